@@ -148,7 +148,7 @@ impl Session<'_> {
     fn coverage(&mut self) -> Coverage {
         let flags = self.next();
         let off = (0..flags >> 6).map(|_| u32::from(self.next() % 8)).collect();
-        Coverage { time_ns: self.clock(flags & 15), paused: flags & 16 != 0, off }
+        Coverage { time_ns: self.clock(flags & 15), paused: flags & 16 != 0, keeps_calls: flags & 32 != 0, off }
     }
 
     fn symbol(&mut self) -> Symbol {
@@ -265,13 +265,14 @@ impl Session<'_> {
     }
 
     fn loss(&mut self) -> Loss {
-        let (movements, state) = (self.next(), self.next() % 4);
+        let (movements, calls, state) = (self.next(), self.next() % 4, self.next() % 4);
         let from_ns = self.time_ns;
         Loss {
             pid: self.pid(),
             from_ns,
             to_ns: self.clock(1),
             movements: if movements == 0xff { u64::MAX } else { movements.into() },
+            calls: if calls == 3 { u64::MAX } else { calls.into() },
             state: if state == 3 { u64::MAX } else { state.into() },
         }
     }

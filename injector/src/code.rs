@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::heap::{HeapCall, HeapHook};
-use crate::layout::{PAGE_BYTES, data};
+use crate::layout::{CALLS_SHARE, MARGIN_RECORDS, PAGE_BYTES, data};
 use crate::templates::{
     alloc_template, data_at, first_at, free_template, note_template, record_template, whole_template,
 };
@@ -168,6 +168,15 @@ pub(crate) fn build(hooks: &[SlotHook], base: u64, facts: &CodeFacts) -> Vec<u8>
     bytes
 }
 
+/// A ring with so many records is full for calls of this kind.
+fn limit_records(kind: HookKind, ring_records: u64) -> u64 {
+    let for_others = match kind {
+        HookKind::Record => ring_records / CALLS_SHARE,
+        HookKind::Note(_) | HookKind::Whole { .. } | HookKind::Heap(_) => 0,
+    };
+    ring_records - MARGIN_RECORDS - for_others
+}
+
 fn put_data(block: &mut [u8], hook: &SlotHook, facts: &CodeFacts) {
     let mut put = |at: usize, word: u64| block[at..at + 8].copy_from_slice(&word.to_le_bytes());
     let noted = match hook.kind {
@@ -181,7 +190,7 @@ fn put_data(block: &mut [u8], hook: &SlotHook, facts: &CodeFacts) {
     put(data::THREAD_ID, facts.thread_id_offset);
     put(data::HOOK, u64::from(hook.number) | is(|noted| noted.return_is_hooked) << 32);
     put(data::MASK, facts.ring_records - 1);
-    put(data::LIMIT, facts.ring_records - crate::layout::MARGIN_RECORDS);
+    put(data::LIMIT, limit_records(hook.kind, facts.ring_records));
     put(data::PROCESS, u64::from(facts.process));
     put(data::STACK_LOW, facts.main_stack.0);
     put(data::STACK_HIGH, facts.main_stack.1);

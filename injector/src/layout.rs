@@ -13,6 +13,8 @@ pub const MAX_RINGS: usize = 64;
 pub const RING_RECORD_BYTES: usize = 64;
 /// A ring counts as full so many records before it is: signal handlers may come in between the look and the writing.
 pub(crate) const MARGIN_RECORDS: u64 = 16;
+/// Part of a ring that is for MPI calls alone: there are few of them, and without one of them nothing is known of messages any more.
+pub(crate) const CALLS_SHARE: u64 = 4;
 /// A thread other than the first is on its own stack if it is so near below its thread pointer.
 pub(crate) const STACK_BELOW_POINTER_BYTES: u64 = 256 << 10;
 
@@ -22,12 +24,14 @@ pub(crate) const PAGE_BYTES: u64 = 4096;
 pub(crate) mod control {
     /// Nothing is recorded once the processor's counter is past this.
     pub const DEADLINE: usize = 0;
-    /// Records of threads without a ring.
+    /// Records of threads without a ring, but for MPI calls.
     pub const LOST: usize = 8;
     /// The same as [`DEADLINE`] for heap blocks, which are recorded in pauses too.
     pub const HEAP_DEADLINE: usize = 24;
     /// What stands in the place of return addresses that the kernel has hooked; 0: not seen yet.
     pub const TRAMPOLINE: usize = 16;
+    /// MPI calls of threads without a ring.
+    pub const LOST_CALLS: usize = 32;
 }
 
 /// A ring's header.
@@ -37,7 +41,7 @@ pub(crate) mod header {
     pub const OWNER: usize = 0;
     /// Records that were begun.
     pub const HEAD: usize = 8;
-    /// Records that found no room.
+    /// Records that found no room, but for MPI calls.
     pub const LOST: usize = 16;
     /// Where the return address of the thread's last noted call lies.
     pub const CALL_SP: usize = 24;
@@ -61,6 +65,8 @@ pub(crate) mod header {
     pub const MADE_BY: usize = 96;
     /// Calls that others had counted before the first one was noted: [`CALLS`] goes on from there.
     pub const CALLS_BEFORE: usize = 104;
+    /// MPI calls that found no room.
+    pub const LOST_CALLS: usize = 112;
 }
 
 /// A record in a ring.
@@ -119,7 +125,7 @@ pub(crate) mod data {
     pub const HOOK: usize = 32;
     /// Numbers of records are cut to this.
     pub const MASK: usize = 40;
-    /// A ring with so many records is full.
+    /// A ring with so many records is full for this call.
     pub const LIMIT: usize = 48;
     /// Id of the process, as its first thread knows it.
     pub const PROCESS: usize = 56;

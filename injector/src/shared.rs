@@ -40,8 +40,38 @@ pub struct SharedRings {
     ring_bytes: usize,
     states: Vec<RingState>,
     /// Losses that the process has counted: never fewer, whatever it writes there.
-    counted_lost: [u64; MAX_RINGS + 1],
-    lost: u64,
+    counted_lost: [RecordLosses; MAX_RINGS + 1],
+    lost: RecordLosses,
+}
+
+/// Records that found no room, or that nobody could read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordLosses {
+    /// But for those of MPI calls.
+    pub movements: u64,
+    /// Of MPI calls, and those that may have been.
+    pub calls: u64,
+}
+
+impl RecordLosses {
+    /// Of whatever.
+    pub fn all(self) -> u64 {
+        self.movements.saturating_add(self.calls)
+    }
+
+    /// Adds others.
+    pub fn add(&mut self, others: Self) {
+        self.movements = self.movements.saturating_add(others.movements);
+        self.calls = self.calls.saturating_add(others.calls);
+    }
+
+    /// What has come to these since `before`.
+    fn since(self, before: Self) -> Self {
+        Self {
+            movements: self.movements.saturating_sub(before.movements),
+            calls: self.calls.saturating_sub(before.calls),
+        }
+    }
 }
 
 /// What a look at all rings of a process gave.
@@ -157,7 +187,13 @@ impl SharedRings {
         let mapping = Arc::new(SharedMapping::of(file, shared_bytes(ring_bytes))?);
         let switch = Switch { mapping, is_off: Arc::default(), heap_is_off: Arc::default() };
         let states = vec![RingState::default(); MAX_RINGS];
-        Ok(Self { switch, ring_bytes, states, counted_lost: [0; MAX_RINGS + 1], lost: 0 })
+        Ok(Self {
+            switch,
+            ring_bytes,
+            states,
+            counted_lost: [RecordLosses::default(); MAX_RINGS + 1],
+            lost: RecordLosses::default(),
+        })
     }
 
     /// Says where the rings are in the process.
@@ -178,19 +214,24 @@ impl SharedRings {
     }
 
     /// Records that found no room, or that nobody could read, since the beginning.
-    pub fn lost(&mut self) -> u64 {
+    pub fn lost(&mut self) -> RecordLosses {
         let given_up: u64 = self.states.iter().map(|state| state.given_up).fold(0, u64::saturating_add);
         let mapping = &self.switch.mapping;
         for at in 0..=MAX_RINGS {
-            let counted = match at {
-                MAX_RINGS => mapping.word(control::LOST),
-                ring => mapping.header(ring, header::LOST),
+            let (movements, calls) = match at {
+                MAX_RINGS => (mapping.word(control::LOST), mapping.word(control::LOST_CALLS)),
+                ring => (mapping.header(ring, header::LOST), mapping.header(ring, header::LOST_CALLS)),
             };
-            let now = counted.load(Ordering::Relaxed);
+            let now = RecordLosses {
+                movements: movements.load(Ordering::Relaxed),
+                calls: calls.load(Ordering::Relaxed),
+            };
             let before = std::mem::replace(&mut self.counted_lost[at], now);
-            self.lost = self.lost.saturating_add(now.saturating_sub(before));
+            self.lost.add(now.since(before));
         }
-        self.lost.saturating_add(given_up)
+        let mut lost = self.lost;
+        lost.add(RecordLosses { movements: 0, calls: given_up });
+        lost
     }
 
     /// Reads what is in all rings; `None`: nothing. `seen`: called before any is taken; all that are taken were begun earlier.

@@ -6,6 +6,9 @@ use serde_json::Value;
 use crate::findings::frame;
 use crate::{CountedSite, FinishedJob, FinishedSession};
 
+/// `counts` has a library that has nothing to do with MPI: it is watched on demand.
+pub const LIBRARY: [&str; 2] = ["--library", "libcounts*"];
+
 /// Numbers of a session.
 pub fn statistics(session: &FinishedSession) -> Result<&Value> {
     Ok(&session.report()?["statistics"])
@@ -36,7 +39,7 @@ pub fn copies(job: &FinishedJob) -> Result<Vec<CountedSite>> {
 /// Fails unless each copy of a job was seen once, where it was made and of the rank that made it.
 pub fn check_exact(session: &FinishedSession, job: &FinishedJob) -> Result<()> {
     let statistics = statistics(session)?;
-    for loss in ["lost_movements", "lost_state", "bad_records", "unplanned_records"] {
+    for loss in ["lost_movements", "lost_calls", "lost_state", "bad_records", "unplanned_records"] {
         ensure!(statistics[loss] == 0, "{loss}: {}", statistics[loss]);
     }
     for site in copies(job)? {

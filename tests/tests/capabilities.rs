@@ -143,7 +143,7 @@ fn check_complete(session: &FinishedSession) -> Result<()> {
     ensure!(attached[0]["failed"] == 0 && attached[0]["notes"] == Value::Array(vec![]), "{attached:?}");
     let report = session.report()?;
     let statistics = &report["statistics"];
-    for count in ["lost_movements", "lost_state", "bad_records"] {
+    for count in ["lost_movements", "lost_calls", "lost_state", "bad_records"] {
         ensure!(statistics[count] == 0, "{count}: {}", statistics[count]);
     }
     Ok(())

@@ -17,11 +17,12 @@ fn check_session(name: &str, session: &FinishedSession) -> Result<()> {
     }
     let statistics = &session.report()?["statistics"];
     eprintln!(
-        "{name}: {} movements, {} chains in {} groups, lost {}+{}, late {}, unplanned {}, bad {}",
+        "{name}: {} movements, {} chains in {} groups, lost {}+{}+{}, late {}, unplanned {}, bad {}",
         statistics["movements"],
         statistics["chains"],
         statistics["groups"],
         statistics["lost_movements"],
+        statistics["lost_calls"],
         statistics["lost_state"],
         statistics["late_records"],
         statistics["unplanned_records"],

@@ -184,7 +184,7 @@ fn check_right(cluster: &Cluster, spec: JobSpec, ranks: usize) -> Result<()> {
     let session = session.finish()?;
     session.findings()?.check_no_warning()?;
     let statistics = &session.report()?["statistics"];
-    for loss in ["lost_movements", "lost_state", "bad_records", "late_records"] {
+    for loss in ["lost_movements", "lost_calls", "lost_state", "bad_records", "late_records"] {
         ensure!(statistics[loss] == 0, "{loss}: {}", statistics[loss]);
     }
     let tcp = &statistics["tcp"];

@@ -3,14 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use live::counted::{check_exact, copies, statistics};
+use live::counted::{LIBRARY, check_exact, copies, statistics};
 use live::{Dmscope, FinishedJob, FinishedSession, JobSpec, MpiImplementation};
 use serde_json::Value;
 
 const TIMEOUT: Duration = Duration::from_secs(120);
-
-/// One of the jobs has a library that has nothing to do with MPI: it is watched on demand.
-const LIBRARY: [&str; 2] = ["--library", "libcounts*"];
 
 fn watch(spec: JobSpec, options: &[&str]) -> Result<(FinishedSession, FinishedJob)> {
     let job = spec.held().spawn()?;
@@ -91,7 +88,8 @@ fn what_was_seen_and_what_was_lost_is_what_there_was() -> Result<()> {
         let number = |value: &Value| value.as_u64().unwrap_or(0);
         let seen: u64 =
             process["records"].as_array().into_iter().flatten().map(|kind| number(&kind["count"])).sum();
-        let lost = number(&process["lost_movements"]) + number(&process["lost_state"]);
+        let lost: u64 =
+            ["lost_movements", "lost_calls", "lost_state"].iter().map(|lost| number(&process[lost])).sum();
         let known: u64 =
             copies(&job)?.iter().filter(|site| u64::from(site.rank) == rank).map(|site| site.calls).sum();
         eprintln!("rank {rank}: {seen} seen + {lost} lost, {known} made by the job");

@@ -90,7 +90,9 @@ fn watch(spec: JobSpec, args: &[&str]) -> Result<(FinishedSession, FinishedJob)>
 /// `last`: of so many messages it is not known that they were read, since nothing followed them.
 fn check_exact(session: &FinishedSession, way: &Way, last: u64) -> Result<()> {
     let statistics = &session.report()?["statistics"];
-    for loss in ["lost_movements", "lost_state", "bad_records", "late_records", "unplanned_records"] {
+    for loss in
+        ["lost_movements", "lost_calls", "lost_state", "bad_records", "late_records", "unplanned_records"]
+    {
         ensure!(statistics[loss] == 0, "{loss}: {}", statistics[loss]);
     }
     let rdma = statistics.get("rdma").context("nothing was seen of verbs")?;

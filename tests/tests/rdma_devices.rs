@@ -19,7 +19,7 @@ fn over_verbs(library: MpiImplementation, name: &str) -> Result<JobSpec> {
 
 fn rdma(session: &FinishedSession) -> Result<&Value> {
     let statistics = &session.report()?["statistics"];
-    for loss in ["lost_movements", "lost_state", "bad_records", "unplanned_records"] {
+    for loss in ["lost_movements", "lost_calls", "lost_state", "bad_records", "unplanned_records"] {
         ensure!(statistics[loss] == 0, "{loss}: {}: {:?}", statistics[loss], session.events_of("notice"));
     }
     statistics.get("rdma").context("nothing was seen of verbs")

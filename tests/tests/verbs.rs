@@ -35,7 +35,7 @@ fn watch(library: MpiImplementation, options: &[&str]) -> Result<FinishedSession
 
 fn check_exact(session: &FinishedSession) -> Result<()> {
     let statistics = &session.report()?["statistics"];
-    for loss in ["lost_movements", "lost_state", "bad_records", "unplanned_records"] {
+    for loss in ["lost_movements", "lost_calls", "lost_state", "bad_records", "unplanned_records"] {
         ensure!(statistics[loss] == 0, "{loss}: {}", statistics[loss]);
     }
     let rdma = statistics.get("rdma").context("nothing was seen of verbs")?;

@@ -50,10 +50,15 @@ impl ErrorAnalysis {
 
     fn miss(&mut self, gap: &Gap) {
         match gap {
+            Gap::Lost { loss, .. } if !loss.hides_calls() => {}
             Gap::Lost { is_rank: true, loss, .. } => self.errors.forget(loss.pid),
             Gap::Lost { is_rank: false, .. } => self.errors.clear(),
             // Whether a program goes on after an error is seen in a pause too, and late records are not missing.
-            Gap::Late { .. } | Gap::Paused { .. } | Gap::Resumed { .. } => {}
+            Gap::Late { .. }
+            | Gap::Paused
+            | Gap::Resumed { .. }
+            | Gap::CallsPaused { .. }
+            | Gap::CallsResumed { .. } => {}
         }
     }
 

@@ -29,14 +29,20 @@ pub struct Statistics {
     pub rdma: Option<VerbsCounts>,
     /// Records that came after later ones.
     pub late_records: u64,
-    /// Lost records of movements and calls.
+    /// Lost records of movements.
     pub lost_movements: u64,
+    /// Lost records of MPI calls, and those that may have been.
+    #[serde(default)]
+    pub lost_calls: u64,
     /// Lost records of memory and process life.
     pub lost_state: u64,
     /// Time in which movements were watched; less than `duration_ns` where a budget had to be kept.
     #[serde(default)]
     pub watched_ns: u64,
-    /// How often watching was paused to keep a budget.
+    /// The same for MPI calls, which pause only if they alone take too much of the budget.
+    #[serde(default)]
+    pub calls_watched_ns: u64,
+    /// How often watching movements was paused to keep a budget.
     #[serde(default)]
     pub pauses: u64,
     /// Probes that were out at the end, by id.
@@ -76,6 +82,13 @@ pub struct Statistics {
     pub calls: Vec<CallStatistics>,
     /// The groups with most chains.
     pub top_groups: Vec<GroupView>,
+}
+
+impl Statistics {
+    /// All records that were lost.
+    pub fn lost(&self) -> u64 {
+        self.lost_movements.saturating_add(self.lost_calls).saturating_add(self.lost_state)
+    }
 }
 
 /// What processes that call MPI moved over TCP.
@@ -119,8 +132,11 @@ pub struct ProcessStatistics {
     pub bytes: u64,
     /// MPI calls.
     pub mpi_calls: u64,
-    /// Lost records of movements and calls.
+    /// Lost records of movements.
     pub lost_movements: u64,
+    /// Lost records of MPI calls, and those that may have been.
+    #[serde(default)]
+    pub lost_calls: u64,
     /// Lost records of memory and process life.
     pub lost_state: u64,
     /// Records that came after later ones.

@@ -80,11 +80,12 @@ impl HangAnalysis {
 
     fn miss(&mut self, gap: &Gap) {
         match gap {
+            Gap::Lost { loss, .. } if !loss.hides_calls() => {}
             Gap::Lost { is_rank: true, loss, .. } => self.locks.forget(loss.pid),
             Gap::Lost { is_rank: false, .. } => self.locks.clear(),
-            Gap::Paused { .. } => self.locks.clear(),
+            Gap::CallsPaused { .. } => self.locks.clear(),
             Gap::Resumed { time_ns } => self.progress.resume(*time_ns),
-            Gap::Late { .. } => {}
+            Gap::Late { .. } | Gap::Paused | Gap::CallsResumed { .. } => {}
         }
     }
 

@@ -153,8 +153,8 @@ impl ChainAnalysis {
             Gap::Lost { loss, .. } => self.taint(loss.from_ns, loss.to_ns, loss.state > 0),
             Gap::Late { time_ns } => self.taint(time_ns, time_ns, false),
             // What is under way at a pause ends there, as at the end of a session; after it, watching begins anew.
-            Gap::Paused { .. } => self.chains.pause(&mut self.ops, &mut self.groups),
-            Gap::Resumed { .. } => {}
+            Gap::Paused => self.chains.pause(&mut self.ops, &mut self.groups),
+            Gap::Resumed { .. } | Gap::CallsPaused { .. } | Gap::CallsResumed { .. } => {}
         }
     }
 

@@ -153,22 +153,24 @@ impl Job {
     }
 
     fn lose(&mut self, loss: &Loss) {
-        if loss.movements == 0 && loss.state == 0 {
+        if loss.records() == 0 {
             return;
         }
         let process = self.process(loss.pid);
         // Processes that start share a ring: whose records were lost is known of ranks only.
         let is_rank = self.processes.get(process).rank.is_some();
-        if is_rank {
-            self.forget_calls(process, loss.pid)
-        } else {
-            self.forget_all_calls()
+        match (loss.hides_calls(), is_rank) {
+            (false, _) => {}
+            (true, true) => self.forget_calls(process, loss.pid),
+            (true, false) => self.forget_all_calls(),
         }
         let counts = &mut self.processes.get_mut(process).counts;
         counts.lost_movements = counts.lost_movements.saturating_add(loss.movements);
+        counts.lost_calls = counts.lost_calls.saturating_add(loss.calls);
         counts.lost_state = counts.lost_state.saturating_add(loss.state);
         let t = &mut self.totals;
         t.lost_movements = t.lost_movements.saturating_add(loss.movements);
+        t.lost_calls = t.lost_calls.saturating_add(loss.calls);
         t.lost_state = t.lost_state.saturating_add(loss.state);
         self.events.push(Event::Gap(Gap::Lost { process, is_rank, loss: *loss }));
     }
@@ -180,14 +182,25 @@ impl Job {
         if heap_unseen {
             self.forget_heap();
         }
-        match self.coverage.update(now) {
+        let (hides_calls, time_ns) = (now.hides_calls(|id| self.is_call_probe(id)), now.time_ns);
+        match self.coverage.update_calls(hides_calls, time_ns) {
             Change::Pause => {
                 self.forget_all_calls();
-                self.events.push(Event::Gap(Gap::Paused { time_ns: now.time_ns }));
+                self.events.push(Event::Gap(Gap::CallsPaused { time_ns }));
             }
-            Change::Resume => self.events.push(Event::Gap(Gap::Resumed { time_ns: now.time_ns })),
+            Change::Resume => self.events.push(Event::Gap(Gap::CallsResumed { time_ns })),
             Change::None => {}
         }
+        match self.coverage.update(now) {
+            Change::Pause => self.events.push(Event::Gap(Gap::Paused)),
+            Change::Resume => self.events.push(Event::Gap(Gap::Resumed { time_ns })),
+            Change::None => {}
+        }
+    }
+
+    fn is_call_probe(&self, id: u32) -> bool {
+        let class = self.probes.get(self.probes.slot(id)).map(|probe| probe.class);
+        class.is_some_and(ProbeClass::watches_calls)
     }
 
     fn is_heap_probe(&self, id: u32) -> bool {
@@ -527,7 +540,7 @@ impl Job {
             life,
             in_finalize: self.calls_of(ended).any(|(_, begun)| is_finalize(begun)),
             forbidden: forbidden.map(|(since_ns, begun)| (since_ns, self.call_in_progress(process, &begun))),
-            unfinished: life.is_unfinished(status) && self.sees_ends() && self.has_seen_all(),
+            unfinished: life.is_unfinished(status) && self.sees_ends() && self.has_seen_all_calls(),
         };
         self.events.push(Event::ProcessEnded(Box::new(event)));
         self.exit(process, Some(status));

@@ -5,16 +5,47 @@ use crate::tape::input;
 /// What is watched now, and was so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WatchedTime {
-    /// Since when not; `None`: movements are watched.
-    paused_since_ns: Option<u64>,
-    /// All finished pauses together.
-    paused_ns: u64,
-    /// How many there were.
-    pub pauses: u64,
+    movements: Pauses,
+    calls: Pauses,
     /// Probes that are out, by id.
     pub off: Vec<u32>,
     /// Not everything was watched all the time.
     pub sampled: bool,
+    /// MPI calls were not.
+    pub calls_sampled: bool,
+}
+
+/// When something was not watched.
+#[derive(Clone, Debug, Default)]
+struct Pauses {
+    /// Since when not; `None`: it is watched.
+    since_ns: Option<u64>,
+    /// All finished ones together.
+    finished_ns: u64,
+    count: u64,
+}
+
+impl Pauses {
+    fn update(&mut self, is_paused: bool, now_ns: u64) -> Change {
+        match (self.since_ns, is_paused) {
+            (None, true) => {
+                self.since_ns = Some(now_ns);
+                self.count += 1;
+                Change::Pause
+            }
+            (Some(since_ns), false) => {
+                self.since_ns = None;
+                self.finished_ns = self.finished_ns.saturating_add(now_ns.saturating_sub(since_ns));
+                Change::Resume
+            }
+            _ => Change::None,
+        }
+    }
+
+    fn all_ns(&self, now_ns: u64) -> u64 {
+        let this = self.since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
+        self.finished_ns.saturating_add(this)
+    }
 }
 
 /// What a change means for chains.
@@ -33,30 +64,33 @@ impl WatchedTime {
     pub fn update(&mut self, now: &input::Coverage) -> Change {
         self.off.clone_from(&now.off);
         self.sampled |= now.paused || !now.off.is_empty();
-        match (self.paused_since_ns, now.paused) {
-            (None, true) => {
-                self.paused_since_ns = Some(now.time_ns);
-                self.pauses += 1;
-                Change::Pause
-            }
-            (Some(since_ns), false) => {
-                self.paused_since_ns = None;
-                self.paused_ns = self.paused_ns.saturating_add(now.time_ns.saturating_sub(since_ns));
-                Change::Resume
-            }
-            _ => Change::None,
-        }
+        self.movements.update(now.paused, now.time_ns)
+    }
+
+    /// The same for MPI calls: whether some may be missed from now on.
+    pub fn update_calls(&mut self, hides_calls: bool, now_ns: u64) -> Change {
+        self.calls_sampled |= hides_calls;
+        self.calls.update(hides_calls, now_ns)
+    }
+
+    /// How often movements were not watched.
+    pub fn pauses(&self) -> u64 {
+        self.movements.count
     }
 
     /// Whether what is recorded of movements is only a part.
     pub fn is_paused(&self) -> bool {
-        self.paused_since_ns.is_some()
+        self.movements.since_ns.is_some()
     }
 
-    /// Time without watching, up to now.
+    /// Time without watching movements, up to now.
     pub fn paused_ns(&self, now_ns: u64) -> u64 {
-        let this = self.paused_since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
-        self.paused_ns.saturating_add(this)
+        self.movements.all_ns(now_ns)
+    }
+
+    /// Time without watching MPI calls, up to now.
+    pub fn calls_paused_ns(&self, now_ns: u64) -> u64 {
+        self.calls.all_ns(now_ns)
     }
 }
 
@@ -65,7 +99,7 @@ mod tests {
     use super::*;
 
     fn said(time_ns: u64, paused: bool, off: &[u32]) -> input::Coverage {
-        input::Coverage { time_ns, paused, off: off.into() }
+        input::Coverage { time_ns, paused, off: off.into(), ..input::Coverage::default() }
     }
 
     #[test]
@@ -75,7 +109,7 @@ mod tests {
         assert_eq!(coverage.update(&said(20, true, &[1])), Change::None);
         assert_eq!(coverage.update(&said(30, false, &[1])), Change::Resume);
         assert_eq!(coverage.update(&said(100, true, &[])), Change::Pause);
-        assert_eq!((coverage.paused_ns(105), coverage.pauses), (25, 2));
+        assert_eq!((coverage.paused_ns(105), coverage.pauses()), (25, 2));
     }
 
     #[test]

@@ -101,10 +101,14 @@ pub(crate) enum Gap {
     },
     /// A record came too late to have its place in the order.
     Late { time_ns: u64 },
-    /// Movements and calls are not watched from here on.
-    Paused { time_ns: u64 },
+    /// Movements are not watched from here on.
+    Paused,
     /// They are again.
     Resumed { time_ns: u64 },
+    /// MPI calls are not watched from here on.
+    CallsPaused { time_ns: u64 },
+    /// They are again.
+    CallsResumed { time_ns: u64 },
 }
 
 /// Memory whose content is not what was written there any more; and threads.

@@ -68,6 +68,7 @@ pub(crate) struct Totals {
     pub unplanned_records: u64,
     pub late_records: u64,
     pub lost_movements: u64,
+    pub lost_calls: u64,
     pub lost_state: u64,
     /// Messages whose data moved unseen.
     pub unseen_messages: u64,
@@ -261,9 +262,9 @@ impl Job {
         process.threads.iter().filter_map(last)
     }
 
-    /// Nothing was lost, and nothing left out to keep a budget.
-    pub fn has_seen_all(&self) -> bool {
-        self.totals.lost_movements == 0 && self.totals.lost_state == 0 && !self.coverage.sampled
+    /// No call was lost, and none left out to keep a budget.
+    pub fn has_seen_all_calls(&self) -> bool {
+        self.totals.lost_calls == 0 && self.totals.lost_state == 0 && !self.coverage.calls_sampled
     }
 
     /// What the last input meant; asked once, and given back with [`Job::reuse`].

@@ -39,8 +39,16 @@ pub(crate) struct ProcessCounts {
     pub empty_movements: u64,
     pub calls: u64,
     pub lost_movements: u64,
+    pub lost_calls: u64,
     pub lost_state: u64,
     pub late: u64,
+}
+
+impl ProcessCounts {
+    /// All records that were lost.
+    pub fn lost(&self) -> u64 {
+        self.lost_movements.saturating_add(self.lost_calls).saturating_add(self.lost_state)
+    }
 }
 
 /// Counts by process. Ranks do the same one after the other, and those of neighbours are side by side.

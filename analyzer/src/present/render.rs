@@ -108,10 +108,15 @@ pub(crate) fn basis(t: &Thresholds, s: &Statistics) -> String {
         out.push_str(&comparisons(t));
     }
     if t.sampled {
-        let share = s.watched_ns as f64 / s.duration_ns.max(1) as f64 * 100.0;
+        let share = |watched_ns: u64| watched_ns as f64 / s.duration_ns.max(1) as f64 * 100.0;
+        let calls = match s.calls_watched_ns {
+            calls_ns if calls_ns >= s.duration_ns => "MPI calls all of it".to_owned(),
+            calls_ns => format!("MPI calls {:.1}%", share(calls_ns)),
+        };
         let _ = writeln!(
             out,
-            "Budget: MPI calls and data movements were watched {share:.1}% of the time ({}){}; what is said holds for that.",
+            "Budget: data movements were watched {:.1}% of the time ({}), {calls}{}; what is said holds for that.",
+            share(s.watched_ns),
             counted(s.pauses as usize, "pause"),
             if s.probes_off.is_empty() {
                 String::new()
@@ -123,8 +128,9 @@ pub(crate) fn basis(t: &Thresholds, s: &Statistics) -> String {
     if t.uncounted > 0 {
         let _ = writeln!(
             out,
-            "Losses: {} records were lost and {} came late; {} operations were left out because of that.",
-            count_text(s.lost_movements.saturating_add(s.lost_state)),
+            "Losses: {} records were lost{} and {} came late; {} operations were left out because of that.",
+            count_text(s.lost()),
+            if s.lost_calls == 0 && s.lost_state == 0 { " (none of MPI calls)" } else { "" },
             s.late_records,
             count_text(t.uncounted)
         );
@@ -451,8 +457,9 @@ pub fn statistics(s: &Statistics, style: Style) -> String {
     );
     let _ = writeln!(
         out,
-        "  lost: {} of movements and calls, {} of memory and process life",
+        "  lost: {} of movements, {} of MPI calls, {} of memory and process life",
         count_text(s.lost_movements),
+        count_text(s.lost_calls),
         count_text(s.lost_state)
     );
     if let Some(cost) = &s.strangers {
@@ -538,11 +545,11 @@ pub fn statistics(s: &Statistics, style: Style) -> String {
 
 fn process(out: &mut String, p: &ProcessStatistics) {
     let who = p.rank.map_or(Who::Pid(p.pid), Who::Rank);
-    let losses = if (p.lost_movements, p.lost_state, p.late_records) == (0, 0, 0) {
+    let lost = [p.lost_movements, p.lost_calls, p.lost_state];
+    let losses = if lost == [0; 3] && p.late_records == 0 {
         String::new()
     } else {
-        let (movements, state) = (count_text(p.lost_movements), count_text(p.lost_state));
-        format!(", lost {movements} + {state}, late {}", p.late_records)
+        format!(", lost {}, late {}", lost.map(count_text).join(" + "), p.late_records)
     };
     let _ = writeln!(
         out,

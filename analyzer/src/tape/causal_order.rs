@@ -190,7 +190,14 @@ impl CausalOrder {
         sent.silent |= is_wanted && !waits;
         if is_wanted && waited.is_none() && self.tells_losses {
             let (pid, time_ns) = (record.pid(), record.time_ns());
-            out(Input::Loss(Loss { pid, from_ns: time_ns, to_ns: time_ns, movements: 1, state: 0 }));
+            out(Input::Loss(Loss {
+                pid,
+                from_ns: time_ns,
+                to_ns: time_ns,
+                movements: 1,
+                calls: 0,
+                state: 0,
+            }));
         }
         self.streams.insert(moved.stream, sent);
         !waits
@@ -364,7 +371,7 @@ mod tests {
         causal.sent_elsewhere(5, 4);
         causal.push(Input::Record(received(20, 4, 4)), 8, &mut |input| given.push(input));
         causal.finish(&mut |input| given.push(input));
-        let loss = Loss { pid: 2, from_ns: 20, to_ns: 20, movements: 1, state: 0 };
+        let loss = Loss { pid: 2, from_ns: 20, to_ns: 20, movements: 1, calls: 0, state: 0 };
         assert_eq!(given, [Input::Loss(loss), Input::Record(received(20, 4, 4))]);
     }
 }

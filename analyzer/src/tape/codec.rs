@@ -29,6 +29,8 @@ const TICK: u64 = 0;
 const LOSS: u64 = 1;
 const LATE: u64 = 2;
 const NEW_THREAD: u64 = 3;
+/// With the process of a loss: lost calls are told apart from lost movements, as they are since version 8.
+const TELLS_CALLS: u64 = 1 << 32;
 const FIRST_THREAD: u64 = 4;
 
 const FOLLOWER: u64 = 0;
@@ -136,7 +138,8 @@ impl Encoder {
             }
             Input::Loss(loss) => {
                 varint::put(&mut self.order, LOSS);
-                for number in [u64::from(loss.pid), loss.from_ns, loss.to_ns, loss.movements, loss.state] {
+                let Loss { pid, from_ns, to_ns, movements, calls, state } = *loss;
+                for number in [u64::from(pid) | TELLS_CALLS, from_ns, to_ns, movements, state, calls] {
                     varint::put(&mut self.order, number);
                 }
             }
@@ -454,13 +457,14 @@ impl Decoder {
     }
 
     fn read_loss(&mut self) -> Result<Loss, Malformed> {
-        Ok(Loss {
-            pid: u32::try_from(self.read_order()).map_err(|_| Malformed)?,
-            from_ns: self.read_order(),
-            to_ns: self.read_order(),
-            movements: self.read_order(),
-            state: self.read_order(),
-        })
+        let pid = self.read_order();
+        let (from_ns, to_ns) = (self.read_order(), self.read_order());
+        let (movements, state) = (self.read_order(), self.read_order());
+        // Of an older tape any of them may have been of a call.
+        let (movements, calls) =
+            if pid & TELLS_CALLS == 0 { (0, movements) } else { (movements, self.read_order()) };
+        let pid = u32::try_from(pid & !TELLS_CALLS).map_err(|_| Malformed)?;
+        Ok(Loss { pid, from_ns, to_ns, movements, calls, state })
     }
 
     fn read_record_of(&mut self, order: u64) -> Result<(), Malformed> {

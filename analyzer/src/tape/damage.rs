@@ -88,18 +88,19 @@ impl std::fmt::Display for Damage {
 impl Damage {
     /// What the pipeline must be told: the missing records as losses of every process seen so far.
     ///
-    /// Whose records they were is not known. They are spread evenly, rounded up, so that the
+    /// Whose records they were is not known, and any of them may have been of an MPI call. They are spread evenly, rounded up, so that the
     /// sum is never less than what is missing.
     pub fn losses(&self, pids: impl ExactSizeIterator<Item = u32>) -> impl Iterator<Item = Loss> {
-        let (movements, state) = match self.missing {
+        let (calls, state) = match self.missing {
             Some(missing) => (missing.movements, missing.state),
             None if self.cause == Cause::Unfinished => (0, 0),
             None => (1, 1),
         };
         let share = pids.len().max(1) as u64;
-        let (movements, state) = (movements.div_ceil(share), state.div_ceil(share));
-        let loss = move |pid| Loss { pid, from_ns: self.from_ns, to_ns: self.to_ns, movements, state };
-        pids.filter(move |_| movements > 0 || state > 0).map(loss)
+        let (calls, state) = (calls.div_ceil(share), state.div_ceil(share));
+        let loss =
+            move |pid| Loss { pid, from_ns: self.from_ns, to_ns: self.to_ns, movements: 0, calls, state };
+        pids.filter(move |_| calls > 0 || state > 0).map(loss)
     }
 }
 
@@ -120,7 +121,7 @@ mod tests {
         };
         let losses: Vec<_> = damage.losses([7, 8].into_iter()).collect();
         assert_eq!(losses.iter().map(|loss| loss.pid).collect::<Vec<_>>(), [7, 8]);
-        assert!(losses.iter().all(|loss| loss.movements == 1 << 63 && loss.state == 1), "{losses:?}");
+        assert!(losses.iter().all(|loss| loss.calls == 1 << 63 && loss.state == 1), "{losses:?}");
         let none = Damage { missing: Some(Weight { movements: 0, state: 0, ..missing }), ..damage };
         assert_eq!(none.losses([7].into_iter()).count(), 0);
     }

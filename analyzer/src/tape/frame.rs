@@ -6,7 +6,7 @@ use super::weight::Weight;
 /// 3: answers of calls, for replay; 4: envelopes of messages, for the analysis of races, and contents, for replay of one rank alone;
 /// 5: what hits of probes cost; 6: what dmscope itself takes from ranks, and the streams of RDMA operations;
 /// 7: threads that processes create.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 /// Length of what a file begins with: magic, version, CRC.
 pub const FILE_HEADER_BYTES: usize = 16;
 /// No frame is longer than this, compressed or not: what a damaged or hostile length can cost.

@@ -202,8 +202,11 @@ pub struct Loss {
     pub from_ns: u64,
     /// … and before this.
     pub to_ns: u64,
-    /// Lost records of copies and calls; [`Loss::UNKNOWN`]: nobody knows how many.
+    /// Lost records of movements; [`Loss::UNKNOWN`]: nobody knows how many.
     pub movements: u64,
+    /// Lost records of MPI calls, and those that may have been; [`Loss::UNKNOWN`]: nobody knows how many.
+    #[serde(default)]
+    pub calls: u64,
     /// Lost records of allocations, mappings and process life: what the process's memory
     /// looks like is not known from here on.
     pub state: u64,
@@ -212,6 +215,17 @@ pub struct Loss {
 impl Loss {
     /// More than can be counted.
     pub const UNKNOWN: u64 = u64::MAX;
+
+    /// All records that were lost.
+    pub fn records(&self) -> u64 {
+        self.movements.saturating_add(self.calls).saturating_add(self.state)
+    }
+
+    /// Whether anything was lost that the state of MPI follows from: calls, or how the process lives. Movements alone say
+    /// nothing of it.
+    pub fn hides_calls(&self) -> bool {
+        self.calls > 0 || self.state > 0
+    }
 }
 
 /// What threads were doing at a moment.
@@ -352,10 +366,20 @@ pub struct PendingMessage {
 pub struct Coverage {
     /// CLOCK_MONOTONIC. At a pause: before the first probe is taken out; else when all are in place.
     pub time_ns: u64,
-    /// Movements and calls are not watched: what is recorded of them is a part only, and tells nothing.
+    /// Movements are not watched: what is recorded of them is a part only, and tells nothing.
     pub paused: bool,
+    /// In a pause MPI calls are watched as ever. Older tapes do not tell: of theirs a part only was watched.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keeps_calls: bool,
     /// Probes (by id) that are out until told otherwise, pause or not.
     pub off: Vec<u32>,
+}
+
+impl Coverage {
+    /// Whether MPI calls may be missed. `is_call`: whether a probe, by its id, watches them.
+    pub fn hides_calls(&self, is_call: impl Fn(u32) -> bool) -> bool {
+        self.paused && !self.keeps_calls || self.off.iter().any(|id| is_call(*id))
+    }
 }
 
 /// The name of a place in code.

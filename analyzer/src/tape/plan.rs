@@ -210,6 +210,11 @@ pub enum ProbeClass {
 }
 
 impl ProbeClass {
+    /// Whether it is one for MPI calls: what is known of messages follows from these.
+    pub fn watches_calls(self) -> bool {
+        matches!(self, Self::Call | Self::CallResults)
+    }
+
     /// Whether it is one for RDMA verbs.
     pub fn is_of_verbs(self) -> bool {
         matches!(self, Self::VerbsPost | Self::VerbsPoll | Self::VerbsQueue | Self::VerbsBuild)

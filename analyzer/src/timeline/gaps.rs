@@ -29,17 +29,18 @@ impl Gaps {
     /// Something was not seen. What came late was.
     pub fn add_gap(&mut self, gap: &event::Gap) {
         match *gap {
+            event::Gap::Lost { loss, .. } if !loss.hides_calls() => {}
             event::Gap::Lost { process, loss, .. } => {
-                let lost = loss.movements.saturating_add(loss.state);
+                let lost = loss.records();
                 self.add(Some(process), TimelineGap { begin_ns: loss.from_ns, end_ns: loss.to_ns, lost });
             }
-            event::Gap::Paused { time_ns } => self.paused_ns = Some(time_ns),
-            event::Gap::Resumed { time_ns: end_ns } => {
+            event::Gap::CallsPaused { time_ns } => self.paused_ns = Some(time_ns),
+            event::Gap::CallsResumed { time_ns: end_ns } => {
                 if let Some(begin_ns) = self.paused_ns.take() {
                     self.add(None, TimelineGap { begin_ns, end_ns, lost: 0 });
                 }
             }
-            event::Gap::Late { .. } => {}
+            event::Gap::Late { .. } | event::Gap::Paused | event::Gap::Resumed { .. } => {}
         }
     }
 
@@ -69,17 +70,17 @@ mod tests {
     use super::*;
     use crate::tape::input::Loss;
 
-    fn lost(process: usize, from_ns: u64, to_ns: u64, movements: u64) -> event::Gap {
-        let loss = Loss { pid: 1, from_ns, to_ns, movements, state: 0 };
+    fn lost(process: usize, from_ns: u64, to_ns: u64, calls: u64) -> event::Gap {
+        let loss = Loss { pid: 1, from_ns, to_ns, movements: 0, calls, state: 0 };
         event::Gap::Lost { process, is_rank: true, loss }
     }
 
     #[test]
     fn a_pause_lasts_until_watching_goes_on_or_the_session_ends() {
         let mut gaps = Gaps::default();
-        gaps.add_gap(&event::Gap::Paused { time_ns: 10 });
-        gaps.add_gap(&event::Gap::Resumed { time_ns: 20 });
-        gaps.add_gap(&event::Gap::Paused { time_ns: 30 });
+        gaps.add_gap(&event::Gap::CallsPaused { time_ns: 10 });
+        gaps.add_gap(&event::Gap::CallsResumed { time_ns: 20 });
+        gaps.add_gap(&event::Gap::CallsPaused { time_ns: 30 });
         let found: Vec<(u64, u64)> = gaps.all(40).iter().map(|(_, g)| (g.begin_ns, g.end_ns)).collect();
         assert_eq!(found, [(10, 20), (30, 40)]);
     }

@@ -164,7 +164,7 @@ fn a_request_that_is_known_to_be_complete_lets_its_buffer_go() {
 fn nothing_is_said_once_something_may_have_been_missed() {
     // A loss, and a handle that is given out again though nobody was seen to complete what it stood for.
     let lost = found_with("MPI_Irecv", |job| {
-        job.t.lose(0, 1);
+        job.t.lose_calls(0, 1);
         job.copy(outside(), AT, ELSEWHERE);
         // A loss comes before records that are older: what completed this one may have been lost.
         job.begin_request("MPI_Irecv", REQUEST + 1, ELSEWHERE + 0x1000);

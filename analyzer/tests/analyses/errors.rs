@@ -249,7 +249,7 @@ fn an_error_whose_end_may_have_been_lost_ends_nobody() {
     let mut job = Job::new(2);
     let at = job.send(1, 2);
     job.error(1, INVALID_RANK, "internal_Send", at);
-    job.t.lose(1, 1);
+    job.t.lose_calls(1, 1);
     job.exit(1, EXIT_1);
     assert_eq!(told_of_deaths(&job.report()), [Fault::Crash]);
 }
@@ -314,8 +314,8 @@ fn ranks_of_which_not_all_is_known_may_have_finalized() {
         told(&job.report()).len()
     };
     assert_eq!(without(&|_| {}), 1);
-    assert_eq!(without(&|job| job.t.lose(1, 1)), 0);
-    assert_eq!(without(&|job| job.t.lose(0, 1)), 0);
+    assert_eq!(without(&|job| job.t.lose_calls(1, 1)), 0);
+    assert_eq!(without(&|job| job.t.lose_calls(0, 1)), 0);
     assert_eq!(without(&|job| job.t.record(1, 0, Body::Exec)), 0);
     assert_eq!(without(&|job| job.t.inputs.push(pause(job.t.now_ns))), 0);
     let mut quiet = Job::new(2);
@@ -389,7 +389,7 @@ fn a_pause_does_not_end_the_error_that_a_rank_is_in() {
 }
 
 fn pause(time_ns: u64) -> Input {
-    Input::Coverage(Box::new(Coverage { time_ns, paused: true, off: Vec::new() }))
+    Input::Coverage(Box::new(Coverage { time_ns, paused: true, ..Coverage::default() }))
 }
 
 #[test]

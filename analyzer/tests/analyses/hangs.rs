@@ -13,7 +13,8 @@ use analyzer::wire::Body;
 
 /// The same, watched only for a while before each look.
 fn in_bursts(inputs: &[Input], burst_ns: u64) -> Vec<Input> {
-    let coverage = |time_ns, paused| Input::Coverage(Box::new(Coverage { time_ns, paused, off: Vec::new() }));
+    let coverage =
+        |time_ns, paused| Input::Coverage(Box::new(Coverage { time_ns, paused, ..Coverage::default() }));
     let mut all = Vec::new();
     for input in inputs {
         match input {

@@ -14,7 +14,9 @@ fn shown(inputs: &[Input]) -> String {
 
 #[test]
 fn losses_beyond_counting_are_shown() {
-    let loss = |movements, state| Input::Loss(Loss { pid: 10, from_ns: 0, to_ns: 1, movements, state });
+    let loss = |movements, state| {
+        Input::Loss(Loss { pid: 10, from_ns: 0, to_ns: 1, movements, calls: movements, state })
+    };
     let text = shown(&[loss(u64::MAX, 0), loss(1, u64::MAX)]);
     assert!(text.contains("an unknown number of records were lost"), "{text}");
 }

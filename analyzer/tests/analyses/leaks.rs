@@ -71,7 +71,7 @@ fn nothing_is_said_unless_both_ends_came_to_the_end_and_nothing_was_missed() {
     assert!(!is_told(|job| job.call(1, "MPI_Finalize", [0; 6], 50, None)));
     for rank in 0..2 {
         let mut job = one_message_too_many();
-        job.t.lose(rank, 1);
+        job.t.lose_calls(rank, 1);
         assert_eq!(left_of(job), []);
     }
     let mut attached = Job::new(2);

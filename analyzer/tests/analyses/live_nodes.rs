@@ -108,7 +108,7 @@ fn a_node_that_is_silent_for_too_long_holds_up_nobody_and_is_a_loss() {
     join.advance(6 * S);
     let after = all_of(&mut join);
     assert_eq!(lost_places(&after), [(1, pid(2)), (1, pid(3))]);
-    assert!(losses(&after).iter().all(|loss| loss.movements == Loss::UNKNOWN && loss.state > 0));
+    assert!(losses(&after).iter().all(|loss| loss.calls == Loss::UNKNOWN && loss.state > 0));
     assert!(losses(&after).iter().all(|loss| loss.from_ns < loss.to_ns && loss.to_ns >= 1000 * S));
     let of_others = |inputs: &[Input]| {
         records(&inputs.iter().filter(|i| node_of_record(i) != Some(1)).cloned().collect::<Vec<_>>())
@@ -257,7 +257,7 @@ fn what_was_lost_on_the_way_is_told_before_what_came_after_it() {
     }
     let after = all_of(&mut join);
     assert_eq!((losses(&before), lost_places(&after)), (vec![], vec![(0, pid(0)), (0, pid(1))]));
-    assert!(losses(&after).iter().all(|loss| (loss.movements, loss.state) == (1, 0)));
+    assert!(losses(&after).iter().all(|loss| (loss.calls, loss.state) == (1, 0)));
     let gap = after.iter().position(|input| matches!(input, Input::Loss(_))).expect("a loss");
     assert!(after[..gap].iter().all(|input| node_of_record(input) != Some(0)));
 }

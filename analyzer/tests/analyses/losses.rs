@@ -22,12 +22,18 @@ fn is_movement(input: &Input) -> bool {
     matches!(body, Body::Copy { .. } | Body::Pack { .. } | Body::Cross { .. } | Body::Call { .. })
 }
 
-/// The trace without the movements from `from` to `to`, and with what is told of them.
+fn is_call(input: &Input) -> bool {
+    let Input::Record(raw) = input else { return false };
+    matches!(Record::decode(raw).expect("made by the test").body, Body::Call { .. })
+}
+
+/// The trace without the movements and calls from `from` to `to`, and with what is told of them.
 fn with_gap(inputs: &[Input], from: usize, to: usize) -> Vec<Input> {
     let lose = |(at, input): (usize, &Input)| match input {
         Input::Record(raw) if is_movement(input) && (from..to).contains(&at) => {
             let (pid, ns) = (raw.pid(), raw.time_ns());
-            Input::Loss(Loss { pid, from_ns: ns, to_ns: ns, movements: 1, state: 0 })
+            let calls = u64::from(is_call(input));
+            Input::Loss(Loss { pid, from_ns: ns, to_ns: ns, movements: 1 - calls, calls, state: 0 })
         }
         other => other.clone(),
     };
@@ -124,7 +130,14 @@ fn lost_state_makes_what_follows_inconclusive() {
         let (a, b) = (t.heap(0, "a"), t.heap(1, "b"));
         if i == 50 {
             let (pid, ns) = (common::pid(0), t.now_ns);
-            t.inputs.push(Input::Loss(Loss { pid, from_ns: ns, to_ns: ns, movements: 0, state: 1 }));
+            t.inputs.push(Input::Loss(Loss {
+                pid,
+                from_ns: ns,
+                to_ns: ns,
+                movements: 0,
+                calls: 0,
+                state: 1,
+            }));
         }
         t.copy(0, "out", a, common::segment_at(0), 8);
         t.copy(1, "in", common::segment_at(1), b, 8);

@@ -16,6 +16,7 @@ mod leaks;
 mod live_nodes;
 mod losses;
 mod message_data;
+mod movements_missing;
 mod nodes;
 mod one_sided;
 mod page_data;

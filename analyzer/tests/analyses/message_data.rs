@@ -161,7 +161,7 @@ fn nothing_is_taken_for_a_movement_after_something_was_lost() {
     job.begin_send(0, 1, sent);
     job.over(0, "MPI_Send", None);
     job.begin_receive(1, 0, received);
-    job.t.lose(1, 1);
+    job.t.lose_calls(1, 1);
     job.over(1, "MPI_Recv", None);
     assert_eq!(job.report().statistics.unseen_messages, 0);
 }

@@ -241,7 +241,7 @@ proptest! {
                 if let Input::Record(r) = i { Some(r.time_ns()) } else { None }
             });
             let (from_ns, to_ns) = (time_ns.unwrap_or(1), time_ns.unwrap_or(1) + 1);
-            let loss = analyzer::input::Loss { pid: pid(rank), from_ns, to_ns, movements: 3, state: 0 };
+            let loss = analyzer::input::Loss { pid: pid(rank), from_ns, to_ns, movements: 3, calls: 1, state: 0 };
             whole.insert(at, Input::Loss(loss));
         }
         // Far enough from zero for every clock.

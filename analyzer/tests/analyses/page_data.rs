@@ -217,11 +217,15 @@ fn a_call_from_before_a_gap_is_not_taken_for_the_one_that_hangs() {
     let mut t = Trace::new(2, true);
     make(&mut t, 0, receive(1));
     make(&mut t, 1, receive(0));
-    t.lose(0, 5);
+    t.lose_calls(0, 5);
     t.now_ns += 1000;
     for paused in [true, false] {
         t.now_ns += 1000;
-        t.inputs.push(Input::Coverage(Box::new(Coverage { time_ns: t.now_ns, paused, off: Vec::new() })));
+        t.inputs.push(Input::Coverage(Box::new(Coverage {
+            time_ns: t.now_ns,
+            paused,
+            ..Coverage::default()
+        })));
     }
     make(&mut t, 1, receive(0));
     look(&mut t, &[Some(receive(1)), Some(receive(0))]);
@@ -295,14 +299,18 @@ fn a_page_about_a_job_that_was_watched_in_part_says_how_much_of_the_time() {
     let mut t = Trace::new(2, false);
     t.now_ns += S;
     for (paused, then_ns) in [(true, 3 * S), (false, 0)] {
-        t.inputs.push(Input::Coverage(Box::new(Coverage { time_ns: t.now_ns, paused, off: Vec::new() })));
+        t.inputs.push(Input::Coverage(Box::new(Coverage {
+            time_ns: t.now_ns,
+            paused,
+            ..Coverage::default()
+        })));
         t.now_ns += then_ns;
     }
     t.tick();
     let verdict = page_of(&t.end(), DEFAULT_CALLS).verdict;
     assert_eq!((verdict.tone, verdict.title.as_str()), (Tone::Suspicion, "No fault found"));
     assert!(verdict.text.starts_with("Ranks 0-1 were watched for 4.0 s: "), "{}", verdict.text);
-    assert!(verdict.text.contains("25.0% of that time was watched"), "{}", verdict.text);
+    assert!(verdict.text.contains("movements were watched for 25.0% of that time"), "{}", verdict.text);
 }
 
 #[test]

@@ -53,8 +53,9 @@ fn input() -> impl Strategy<Value = Input> {
         20 => record().prop_map(Input::Record),
         2 => record().prop_map(Input::LateRecord),
         1 => number().prop_map(|time_ns| Input::Tick { time_ns }),
-        1 => (number(), number(), 0..2u64, 0..2u64).prop_map(|(from_ns, to_ns, movements, state)| {
-            Input::Loss(Loss { pid: 1000, from_ns, to_ns, movements: movements * u64::MAX, state })
+        1 => (number(), number(), 0..2u64, 0..2u64, 0..2u64).prop_map(|(from_ns, to_ns, movements, calls, state)| {
+            let [movements, calls] = [movements, calls].map(|lost| lost * u64::MAX);
+            Input::Loss(Loss { pid: 1000, from_ns, to_ns, movements, calls, state })
         }),
         2 => (0..3u32, proptest::option::of(0..3u32), proptest::collection::vec(mapping(), 0..6)).prop_map(
             |(n, rank, mappings)| Input::Process(Box::new(ProcessFacts {

@@ -37,7 +37,12 @@ fn shed(inputs: &[Input], pauses: &[(usize, usize)], kept: usize, off: &BTreeSet
         if pause != paused || at == 1 {
             paused = pause;
             let off = off.iter().copied().collect();
-            out.push(Input::Coverage(Box::new(Coverage { time_ns: now_ns, paused, off })));
+            out.push(Input::Coverage(Box::new(Coverage {
+                time_ns: now_ns,
+                paused,
+                off,
+                ..Coverage::default()
+            })));
         }
         if let Some((time_ns, probe)) = shed_able(input) {
             now_ns = time_ns;
@@ -84,7 +89,12 @@ fn message(t: &mut Trace, number: u64, wrong: bool) {
 }
 
 fn cover(t: &mut Trace, paused: bool, off: Vec<u32>) {
-    t.inputs.push(Input::Coverage(Box::new(Coverage { time_ns: t.now_ns, paused, off })));
+    t.inputs.push(Input::Coverage(Box::new(Coverage {
+        time_ns: t.now_ns,
+        paused,
+        off,
+        ..Coverage::default()
+    })));
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn messages_of_requests_are_compared_too() {
 #[test]
 fn nothing_is_said_of_ranks_of_which_something_was_missed() {
     let mut job = Job::begun(2);
-    job.t.lose(1, 1);
+    job.t.lose_calls(1, 1);
     exchange(&mut job, 4, INT, FLOAT);
     assert_eq!(mismatches(&job.report()), []);
 }

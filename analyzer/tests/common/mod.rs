@@ -140,9 +140,17 @@ impl Trace {
         self.inputs.push(Input::Tick { time_ns: self.now_ns });
     }
 
-    pub fn lose(&mut self, rank: u32, movements: u64) {
+    pub fn lose_calls(&mut self, rank: u32, calls: u64) {
+        self.lose(rank, 0, calls);
+    }
+
+    pub fn lose_movements(&mut self, rank: u32, movements: u64) {
+        self.lose(rank, movements, 0);
+    }
+
+    fn lose(&mut self, rank: u32, movements: u64, calls: u64) {
         let (from_ns, to_ns) = (self.now_ns, self.now_ns + 1);
-        self.inputs.push(Input::Loss(Loss { pid: pid(rank), from_ns, to_ns, movements, state: 0 }));
+        self.inputs.push(Input::Loss(Loss { pid: pid(rank), from_ns, to_ns, movements, calls, state: 0 }));
     }
 
     pub fn end(mut self) -> Vec<Input> {

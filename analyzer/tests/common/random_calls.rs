@@ -247,13 +247,21 @@ impl CallingJob {
             CallStep::Loss { rank, state } => {
                 self.t.now_ns += 1000;
                 let (from_ns, to_ns) = (self.t.now_ns, self.t.now_ns + 1);
-                self.t.inputs.push(Input::Loss(Loss { pid: pid(rank), from_ns, to_ns, movements: 1, state }));
+                self.t.inputs.push(Input::Loss(Loss {
+                    pid: pid(rank),
+                    from_ns,
+                    to_ns,
+                    movements: 0,
+                    calls: 1,
+                    state,
+                }));
             }
             CallStep::Pause { probe_off } => {
                 self.t.now_ns += 1000;
                 self.paused = !self.paused;
                 let off = if probe_off { vec![3] } else { Vec::new() };
-                let coverage = Coverage { time_ns: self.t.now_ns, paused: self.paused, off };
+                let coverage =
+                    Coverage { time_ns: self.t.now_ns, paused: self.paused, off, ..Coverage::default() };
                 self.t.inputs.push(Input::Coverage(Box::new(coverage)));
             }
             CallStep::Tick => self.t.tick(),

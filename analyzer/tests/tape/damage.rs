@@ -111,10 +111,10 @@ fn missing_records_reach_the_pipeline_as_losses_of_the_processes_seen() {
     let losses: Vec<_> = losses.collect();
     // The frame had six copies, one of them late, and one record of an unknown kind.
     assert_eq!(losses.iter().map(|loss| loss.pid).collect::<Vec<_>>(), [10, 11, 10]);
-    assert_eq!((losses[0].movements, losses[0].state), (3, 1));
+    assert_eq!((losses[0].calls, losses[0].state), (3, 1));
     // The next frame has symbols only: its time is that of the last input before it.
     assert_eq!((losses[0].from_ns, losses[0].to_ns), (2_200, 3_040));
-    assert_eq!(losses[0].movements + losses[1].movements, 6);
+    assert_eq!(losses[0].calls + losses[1].calls, 6);
 }
 
 #[test]

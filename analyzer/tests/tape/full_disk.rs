@@ -34,8 +34,8 @@ fn cut_back(disk: &mut Disk, len_bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-fn lost_movements(inputs: &[Input]) -> u64 {
-    inputs.iter().map(|input| if let Input::Loss(loss) = input { loss.movements } else { 0 }).sum()
+fn lost_records(inputs: &[Input]) -> u64 {
+    inputs.iter().map(|input| if let Input::Loss(loss) = input { loss.calls } else { 0 }).sum()
 }
 
 /// Writes groups to a disk that is full at `size` bytes and has room again before group `relief`.
@@ -114,7 +114,7 @@ fn records_given_up_on_a_full_disk_are_losses_for_the_pipeline() {
         assert!(read.damages.iter().all(|damage| damage.cause == Cause::NotWritten));
         let present = without_losses(&read.inputs);
         let absent = all.iter().filter(|input| matches!(input, Input::Record(_)) && !present.contains(input));
-        assert!(lost_movements(&read.inputs) + 2 >= absent.count() as u64, "full at {size}");
+        assert!(lost_records(&read.inputs) + 2 >= absent.count() as u64, "full at {size}");
         gaps += read.damages.len();
     }
     assert!(gaps > 0, "the backlog was never full: the test tests nothing");

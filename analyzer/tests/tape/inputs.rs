@@ -220,9 +220,9 @@ fn unrecorded() -> impl Strategy<Value = Input> {
 
 /// Any input.
 pub fn any_input() -> impl Strategy<Value = Input> {
-    let loss = (any::<u32>(), any::<(u64, u64, u64, u64)>()).prop_map(
-        |(pid, (from_ns, to_ns, movements, state))| {
-            Input::Loss(Loss { pid, from_ns, to_ns, movements, state })
+    let loss = (any::<u32>(), any::<(u64, u64, u64, u64, u64)>()).prop_map(
+        |(pid, (from_ns, to_ns, movements, calls, state))| {
+            Input::Loss(Loss { pid, from_ns, to_ns, movements, calls, state })
         },
     );
     let end = (number(), text(), prop::collection::vec(probe(), 0..2), prop::option::of(strangers()));

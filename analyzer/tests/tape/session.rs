@@ -85,7 +85,7 @@ pub fn small_session() -> Vec<Vec<Input>> {
         copies(3_000).chain([Input::Record(unknown), late(copy(2_500, 11, 0x100))]).collect(),
         vec![Input::Symbols(vec![symbol])],
         copies(4_000).collect(),
-        vec![Input::Loss(Loss { pid: 10, from_ns: 4_100, to_ns: 4_200, movements: 7, state: 1 })],
+        vec![Input::Loss(Loss { pid: 10, from_ns: 4_100, to_ns: 4_200, movements: 7, calls: 2, state: 1 })],
         copies(5_000).collect(),
         vec![Input::End(End {
             time_ns: 6_000,

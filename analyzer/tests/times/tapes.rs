@@ -181,7 +181,7 @@ fn a_loss_is_said_and_what_came_after_is_not_known() {
         job.send(0, 1, 10);
         job.receive(1, 0);
     });
-    job.t.lose(1, 3);
+    job.t.lose_calls(1, 3);
     (0..5).for_each(|_| {
         job.send(0, 1, 10);
         job.receive(1, ANY_SOURCE);

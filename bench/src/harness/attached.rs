@@ -78,7 +78,7 @@ impl Onlooker for AttachedDmscope {
             |name: &str| statistics[name].as_u64().with_context(|| format!("no {name} in the report"));
         self.seen = SessionRecords {
             records: count("records")?,
-            lost: count("lost_movements")? + count("lost_state")?,
+            lost: count("lost_movements")? + count("lost_calls")? + count("lost_state")?,
             tape_bytes: std::fs::metadata(self.tape())?.len(),
             watched: count("watched_ns")? as f64 / count("duration_ns")?.max(1) as f64,
         };

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use injector::{
-    CounterClock, HookKind, HookRequest, Installation, SharedRings, SlotHook, Switch, WritableMemory,
-    counter, install,
+    CounterClock, HookKind, HookRequest, Installation, RecordLosses, SharedRings, SlotHook, Switch,
+    WritableMemory, counter, install,
 };
 
 use super::probed_process::PROGRAM;
@@ -26,7 +26,7 @@ pub struct FastHook {
     switch: Switch,
     taken: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
-    reader: Option<JoinHandle<u64>>,
+    reader: Option<JoinHandle<RecordLosses>>,
 }
 
 impl FastHook {

@@ -118,10 +118,7 @@ impl OurPrograms {
     /// What was counted for a slot so far.
     pub fn counted(&self, slot: u32) -> RecordCounts {
         let counters = self.counters.read(slot);
-        RecordCounts {
-            seen: self.seen.get(&slot).copied().unwrap_or(0),
-            lost: counters.lost_movements + counters.lost_state,
-        }
+        RecordCounts { seen: self.seen.get(&slot).copied().unwrap_or(0), lost: counters.lost() }
     }
 
     /// Fails unless exactly so many records were written since, and none was lost. All must be settled.

@@ -43,8 +43,12 @@ static void copies_of_one_iteration(uint64_t iteration)
 
 int main(int argc, char **argv)
 {
+    bool leaks = false;
+    const struct job_option own[] = {
+        {"--leak", OPTION_SET, &leaks, "duplicate MPI_COMM_WORLD at the end, and do not free it"},
+    };
     struct job job = {.iterations = 10000};
-    job_start(&job, "counts", MPI_THREAD_SINGLE, argc, argv, NULL, 0);
+    job_start(&job, "counts", MPI_THREAD_SINGLE, argc, argv, own, sizeof(own) / sizeof(own[0]));
     if (job.iterations == 0) {
         fprintf(stderr, "counts: runs for --iterations only\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
@@ -60,5 +64,9 @@ int main(int argc, char **argv)
     const uint64_t errors = pattern_errors(destination, BUFFER_BYTES, 71) > 0;
     free(source);
     free(destination);
+    if (leaks) {
+        MPI_Comm duplicate;
+        MPI_Comm_dup(MPI_COMM_WORLD, &duplicate);
+    }
     return job_finish(&job, errors);
 }

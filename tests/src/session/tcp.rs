@@ -66,7 +66,7 @@ impl FinishedSession {
     /// Something was lost, or nothing went over TCP.
     pub fn tcp(&self) -> Result<TcpBytes> {
         let statistics = &self.report()?["statistics"];
-        for loss in ["lost_movements", "lost_state", "bad_records", "late_records"] {
+        for loss in ["lost_movements", "lost_calls", "lost_state", "bad_records", "late_records"] {
             ensure!(statistics[loss] == 0, "{loss}: {}", statistics[loss]);
         }
         TcpBytes::of(statistics.get("tcp").context("nothing went over TCP")?)

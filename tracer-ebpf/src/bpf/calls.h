@@ -38,7 +38,7 @@ static __always_inline __u64 made_at(struct pt_regs *ctx, __u64 return_slot, __u
  */
 static __always_inline void put_made(struct target *t, struct thread *th)
 {
-	struct dms_made *r = reserve(t, sizeof(*r), false);
+	struct dms_made *r = reserve(t, sizeof(*r), OF_CALLS);
 	__u64 at = th->made_at;
 
 	th->made_at = 0;
@@ -68,7 +68,7 @@ static __always_inline void put_stack(struct target *t, __u64 return_slot, __u32
 
 	if (!count || count > MOST_STACK_ARGUMENTS)
 		return;
-	r = reserve(t, sizeof(*r), false);
+	r = reserve(t, sizeof(*r), OF_CALLS);
 	if (!r)
 		return;
 	/* All that fits, whose length the verifier knows; the rest is no argument. */
@@ -105,7 +105,7 @@ int dms_call(struct pt_regs *ctx)
 		entered = enter_call(t, th, return_slot, return_address, cookie_probe(cookie));
 	/* Without memory for the thread nobody knows which way it came. */
 	if (!th && is_moved(t, cookie)) {
-		count_lost(t, false);
+		count_lost(t, OF_CALLS);
 		return 0;
 	}
 	/* One that came through its slot before that led elsewhere was not recorded. */
@@ -117,7 +117,7 @@ int dms_call(struct pt_regs *ctx)
 			put_made(t, th);
 		expect_made(ctx, th, return_slot, cookie);
 	}
-	r = reserve(t, sizeof(*r), false);
+	r = reserve(t, sizeof(*r), OF_CALLS);
 	if (!r)
 		return 0;
 	r->call_return = return_address;
@@ -143,7 +143,7 @@ static __always_inline int poll_done(struct target *t, struct thread *th, __u32 
 	see_noted_call(th);
 	if (th && th->made_at)
 		put_made(t, th);
-	r = reserve(t, sizeof(*r), false);
+	r = reserve(t, sizeof(*r), OF_MOVEMENTS);
 	if (!r)
 		return 0;
 	fill_header(r, DMS_DONE, 0, probe);
@@ -170,7 +170,7 @@ static __always_inline bool poll_enter(struct pt_regs *ctx)
 	struct target *t;
 	__u32 argument;
 
-	t = hit_target_with_thread(&th, CLASS_POLL_RETURN, false);
+	t = hit_target_with_thread(&th, CLASS_POLL_RETURN, OF_MOVEMENTS);
 	if (!t)
 		return false;
 	second = PT_REGS_PARM2(ctx);

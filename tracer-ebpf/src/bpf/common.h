@@ -38,10 +38,11 @@ struct target {
 /* One cache line a slot, so that processes do not share any. */
 struct slot_counters {
 	__u64 lost_movements;
+	__u64 lost_calls;
 	__u64 lost_state;	/* records without which the process's memory is not known */
 	__u64 declined;		/* hits of allocation probes that were not worth a record */
 	__u64 refused;		/* polling calls that were followed to their return, and said no */
-	__u64 unused[4];
+	__u64 unused[3];
 } __attribute__((aligned(64)));
 
 struct slot_counters counters[MAX_SLOTS];
@@ -49,8 +50,15 @@ struct slot_counters counters[MAX_SLOTS];
 /* Set before load. */
 const volatile __u64 tick_ns = 10000000;
 const volatile __u64 alloc_min_bytes = 4096;
-/* Movements fill a ring up to here; the rest is for state records, which must not be lost. */
+/*
+ * Movements fill a ring up to the first, MPI calls up to the second: there are few of those, and without one of them nothing
+ * is known of messages any more. The rest is for state records, which must not be lost.
+ */
 const volatile __u64 movement_limit_bytes = ~0ULL;
+const volatile __u64 call_limit_bytes = ~0ULL;
+
+/* What a record tells of. */
+enum record_subject { OF_MOVEMENTS, OF_CALLS, OF_STATE };
 
 /*
  * From Linux 6.13 on the frame of a program may lie on a stack of the processor, which is sound for programs that nothing
@@ -337,11 +345,14 @@ static __always_inline struct slot_counters *slot_counters(struct target *t)
 	return &counters[t->slot & (MAX_SLOTS - 1)];
 }
 
-static __always_inline void count_lost(struct target *t, bool state)
+static __always_inline void count_lost(struct target *t, enum record_subject subject)
 {
 	struct slot_counters *c = slot_counters(t);
 
-	__sync_fetch_and_add(state ? &c->lost_state : &c->lost_movements, 1);
+	__sync_fetch_and_add(subject == OF_STATE   ? &c->lost_state
+			     : subject == OF_CALLS ? &c->lost_calls
+						   : &c->lost_movements,
+			     1);
 }
 
 static __always_inline void count_declined(struct target *t)
@@ -367,7 +378,7 @@ static long try_to_keep_thread(__u32 i, void *data)
  * follow what it does: a loss.
  */
 static __always_inline struct target *hit_target_with_thread(struct thread **thread, enum probe_class class,
-							     bool state)
+							     enum record_subject subject)
 {
 	struct target *t = hit_target(thread, class);
 
@@ -376,28 +387,28 @@ static __always_inline struct target *hit_target_with_thread(struct thread **thr
 		t = current_target(thread);
 	}
 	if (t && !*thread)
-		count_lost(t, state);
+		count_lost(t, subject);
 	return *thread ? t : NULL;
 }
 
+static __always_inline bool has_room(void *ring, enum record_subject subject)
+{
+	__u64 limit_bytes = subject == OF_MOVEMENTS ? movement_limit_bytes : call_limit_bytes;
+
+	return subject == OF_STATE || bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) <= limit_bytes;
+}
+
 /* Room for one record in the ring of the process, or a counted loss. */
-static __always_inline void *reserve(struct target *t, __u64 size, bool state)
+static __always_inline void *reserve(struct target *t, __u64 size, enum record_subject subject)
 {
 	__u32 slot = t->slot;
 	void *ring = bpf_map_lookup_elem(&rings, &slot);
-	void *record;
+	void *record = NULL;
 
-	if (!ring) {
-		count_lost(t, state);
-		return NULL;
-	}
-	if (!state && bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) > movement_limit_bytes) {
-		count_lost(t, state);
-		return NULL;
-	}
-	record = bpf_ringbuf_reserve(ring, size, 0);
+	if (ring && has_room(ring, subject))
+		record = bpf_ringbuf_reserve(ring, size, 0);
 	if (!record)
-		count_lost(t, state);
+		count_lost(t, subject);
 	return record;
 }
 

@@ -17,7 +17,7 @@ int dms_copy(struct pt_regs *ctx)
 
 	if (!t || is_recorded_by_other_link(th, cookie) || is_moved(t, cookie))
 		return 0;
-	r = reserve(t, sizeof(*r), false);
+	r = reserve(t, sizeof(*r), OF_MOVEMENTS);
 	if (!r)
 		return 0;
 	r->dst = PT_REGS_PARM1(ctx);
@@ -52,7 +52,7 @@ static __always_inline int pack(struct pt_regs *ctx, bool unpack)
 		return 0;
 	bpf_probe_read_user(&iov, sizeof(iov), (void *)PT_REGS_PARM2(ctx));
 	user = read_word(PT_REGS_PARM1(ctx) + cookie_argument(cookie));
-	r = reserve(t, sizeof(*r), false);
+	r = reserve(t, sizeof(*r), OF_MOVEMENTS);
 	if (!r)
 		return 0;
 	r->dst = unpack ? user : iov.base;

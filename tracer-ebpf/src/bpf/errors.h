@@ -55,7 +55,7 @@ int dms_error(struct pt_regs *ctx)
 		return 0;
 	code = form == ERROR_OPEN_MPI ? fourth : form == ERROR_MPICH ? third : 0;
 	name = form == ERROR_OPEN_MPI ? fifth : form == ERROR_MPICH ? second : third;
-	r = reserve(t, sizeof(*r), false);
+	r = reserve(t, sizeof(*r), OF_CALLS);
 	if (!r)
 		return 0;
 	__builtin_memset(r->args, 0, sizeof(r->args));

@@ -80,7 +80,7 @@ static long try_to_find(__u32 i, void *data)
 
 static __always_inline void put_map(struct target *t, const struct dms_map *description)
 {
-	struct dms_map *r = reserve(t, sizeof(*r), true);
+	struct dms_map *r = reserve(t, sizeof(*r), OF_STATE);
 
 	if (!r)
 		return;
@@ -117,7 +117,7 @@ __noinline int mapped(__u64 address, __u64 len_bytes)
 	if (!error)
 		put_map(t, &description);
 	else if (error != -ENOENT)
-		count_lost(t, true);
+		count_lost(t, OF_STATE);
 	return 0;
 }
 
@@ -169,7 +169,7 @@ __noinline int mapped_by_call(const struct mmap_arguments *call, __u64 address)
 		file = flags & MAP_ANONYMOUS ? NULL : file_of(call->descriptor);
 		/* Shared memory without a file has one that only its mapping knows. */
 		if (flags & MAP_ANONYMOUS ? shared : !file) {
-			count_lost(t, true);
+			count_lost(t, OF_STATE);
 			return 0;
 		}
 		if (file) {
@@ -192,7 +192,7 @@ __noinline int unmapped(__u64 address, __u64 len_bytes)
 	t = current_target(&th);
 	if (!t)
 		return 0;
-	r = reserve(t, sizeof(*r), true);
+	r = reserve(t, sizeof(*r), OF_STATE);
 	if (!r)
 		return 0;
 	r->addr = address;
@@ -247,7 +247,7 @@ static long cross_segment(__u32 i, void *data)
 	t = current_target(&th);
 	if (!t)
 		return 1;
-	r = reserve(t, sizeof(*r), false);
+	r = reserve(t, sizeof(*r), OF_MOVEMENTS);
 	if (r) {
 		r->local = c->local.iov.base;
 		r->remote = c->remote.iov.base;
@@ -281,7 +281,7 @@ __noinline int crossed(const struct crossing *call)
 	c = *call; /* what a loop works on must lie on the stack of its own function */
 	bpf_loop(CROSS_SEGMENTS, cross_segment, &c, 0);
 	if (c.moved)
-		count_lost(t, false);
+		count_lost(t, OF_MOVEMENTS);
 	return 0;
 }
 
@@ -356,7 +356,7 @@ static __always_inline void compat_call_returned(long number, long ret)
 	case 398: /* shmdt */
 		t = failed(ret) ? NULL : current_target(&th);
 		if (t)
-			count_lost(t, true);
+			count_lost(t, OF_STATE);
 	}
 }
 

@@ -101,7 +101,7 @@ static __always_inline void put_held_up(struct target *t, struct thread *th)
 	note_processor(th, task);
 	if (own < LEAST_HELD_UP_NS && !(flags & DMS_HELD_UP_MOVED))
 		return;
-	r = reserve(t, sizeof(*r), false);
+	r = reserve(t, sizeof(*r), OF_MOVEMENTS);
 	if (!r)
 		return;
 	r->waited_ns = waited;

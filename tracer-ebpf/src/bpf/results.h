@@ -83,7 +83,7 @@ static long put_piece(__u32 number, void *context)
 	struct piece *piece = context;
 	__u32 position = number * PIECE_BYTES;
 	__u32 bytes = piece->total_bytes - position;
-	struct dms_values *r = reserve(piece->t, sizeof(*r), false);
+	struct dms_values *r = reserve(piece->t, sizeof(*r), OF_CALLS);
 	struct thread *th;
 	long failed = 1;
 
@@ -190,7 +190,7 @@ static __always_inline void put_stack_arguments(struct target *t, struct thread 
 
 static __always_inline void put_call(struct target *t, struct thread *th, __u32 probe)
 {
-	struct dms_call *r = reserve(t, sizeof(*r), false);
+	struct dms_call *r = reserve(t, sizeof(*r), OF_CALLS);
 	int i;
 
 	if (!r)
@@ -212,7 +212,7 @@ static __always_inline bool result_enter(struct pt_regs *ctx)
 	struct thread *th;
 	struct target *t;
 
-	t = hit_target_with_thread(&th, CLASS_CALL_RESULTS, false);
+	t = hit_target_with_thread(&th, CLASS_CALL_RESULTS, OF_CALLS);
 	if (!t)
 		return false;
 	/* What another call does inside is its own business. */
@@ -244,7 +244,7 @@ static __always_inline bool result_enter(struct pt_regs *ctx)
 static __always_inline void put_return(struct target *t, struct thread *th, struct dms_shape *shape, __u32 probe,
 				       __s32 code)
 {
-	struct dms_return *r = reserve(t, sizeof(*r), false);
+	struct dms_return *r = reserve(t, sizeof(*r), OF_CALLS);
 	int i;
 
 	if (!r)

@@ -155,7 +155,7 @@ static long stream_segment(__u32 i, void *data)
 	t = current_target(&th);
 	if (!t)
 		return 1;
-	r = reserve(t, sizeof(*r), false);
+	r = reserve(t, sizeof(*r), OF_MOVEMENTS);
 	if (r) {
 		r->addr = s->buffers.iov.base;
 		r->stream = s->stream;
@@ -185,7 +185,7 @@ __noinline int tell_stream(const struct streaming *moved)
 	s = *moved; /* what a loop works on must lie on the stack of its own function */
 	bpf_loop(MOST_IOVECS, stream_segment, &s, 0);
 	if (s.left_bytes)
-		count_lost(t, false);
+		count_lost(t, OF_MOVEMENTS);
 	return 0;
 }
 

@@ -11,6 +11,8 @@ use super::{HitCosts, ProbeUse, held_up_ns, is_of_heap};
 const ENOUGH_HITS: u64 = 500;
 /// A choice rests on what was hit lately: a storm that has just begun is nothing beside a long quiet time.
 const WINDOW_NS: u64 = 200_000_000;
+/// Over how long it is judged what MPI calls cost: they are not to be given up for a moment in which there are many.
+const CALLS_NS: f64 = 1e9;
 /// So many hits without a chain, and a copy is thought to join none.
 const LONER_HITS: u64 = 1000;
 /// Ids of probes are small; others are not counted.
@@ -25,6 +27,8 @@ struct Hits {
     all: u64,
     /// It is seen without the kernel.
     is_fast: bool,
+    /// It watches MPI calls.
+    is_of_calls: bool,
     /// What one costs.
     cost_ns: f64,
 }
@@ -37,7 +41,19 @@ struct SpendingWindow {
     declined: u64,
     /// The same of polling calls.
     refused: u64,
-    watched_ns: u64,
+    passed_ns: u64,
+}
+
+/// What MPI calls cost lately; older costs count for less.
+#[derive(Clone, Copy, Default)]
+struct RecentCost {
+    ns: f64,
+}
+
+impl RecentCost {
+    fn pass(&mut self, elapsed_ns: u64) {
+        self.ns *= (-(elapsed_ns as f64) / CALLS_NS).exp();
+    }
 }
 
 /// Hits that left no record, of one slot.
@@ -62,6 +78,7 @@ pub struct HitAccounts {
     /// Cost of records by slot, since it was asked for.
     recorded_ns: BTreeMap<u32, f64>,
     window: SpendingWindow,
+    calls: RecentCost,
 }
 
 impl HitAccounts {
@@ -74,6 +91,7 @@ impl HitAccounts {
             hits: Vec::new(),
             recorded_ns: BTreeMap::new(),
             window: SpendingWindow::default(),
+            calls: RecentCost::default(),
         }
     }
 
@@ -90,7 +108,14 @@ impl HitAccounts {
             }
             let hits = &mut self.hits[probe.id as usize];
             (hits.cost_ns, hits.is_fast) = (self.costs.of_probe(probe), probe.place == ProbePlace::Slot);
+            hits.is_of_calls = probe.class.watches_calls();
         }
+    }
+
+    /// Whether any of these probes watches MPI calls.
+    pub fn watch_calls(&self, probes: &BTreeSet<u32>) -> bool {
+        let watches = |probe: &u32| self.classes.get(probe).is_some_and(|class| class.watches_calls());
+        probes.iter().any(watches)
     }
 
     /// Counts the hits that the records of a slot tell of.
@@ -105,11 +130,13 @@ impl HitAccounts {
                 hits.recent += is_hit;
                 hits.all += is_hit;
                 self.window.hits += is_hit;
-                cost_ns += match (hits.is_fast, kind::is_hit(record.kind())) {
+                let record_ns = match (hits.is_fast, kind::is_hit(record.kind())) {
                     // What belongs to a hit is a part of it.
                     (true, false) => 0.0,
                     _ => self.costs.of_record(hits.cost_ns, record.kind()),
                 };
+                cost_ns += record_ns;
+                self.calls.ns += if hits.is_of_calls { record_ns } else { 0.0 };
             }
         }
         *self.recorded_ns.entry(slot).or_default() += cost_ns;
@@ -122,6 +149,9 @@ impl HitAccounts {
         self.window.refused += refused;
         // An expensive probe is to be noticed even where no record tells of it.
         self.window.hits += refused;
+        if self.watch_calls(&self.polling) {
+            self.calls.ns += refused as f64 * self.costs.refused_ns();
+        }
         let recorded_ns = self.recorded_ns.remove(&slot).unwrap_or(0.0);
         recorded_ns
             + lost as f64 * self.costs.call_ns
@@ -129,12 +159,19 @@ impl HitAccounts {
             + refused as f64 * self.costs.refused_ns()
     }
 
-    /// So much more time was watched; an old window is closed before.
-    pub fn watched(&mut self, elapsed_ns: u64) {
-        if self.window.watched_ns >= WINDOW_NS {
+    /// So much more time has passed; an old window is closed before.
+    pub fn pass(&mut self, elapsed_ns: u64) {
+        if self.window.passed_ns >= WINDOW_NS {
             self.begin_window();
         }
-        self.window.watched_ns += elapsed_ns;
+        self.window.passed_ns += elapsed_ns;
+        self.calls.pass(elapsed_ns);
+    }
+
+    /// Part of the time that MPI calls take from `processes` processes on `cpus` CPUs, of late.
+    pub fn calls_share(&self, processes: usize, cpus: usize) -> f64 {
+        let (all_ns, processes) = (self.calls.ns, processes.max(1));
+        held_up_ns(all_ns / processes as f64, all_ns, processes, cpus) / CALLS_NS
     }
 
     /// Whether there were hits enough for a choice.
@@ -151,7 +188,7 @@ impl HitAccounts {
     /// How probes were used in the window, by `processes` processes on `cpus` CPUs. `joining`: probes whose movements
     /// were part of a chain.
     pub fn uses(&self, joining: &BTreeSet<u32>, processes: usize, cpus: usize) -> Vec<ProbeUse> {
-        let (processes, time_ns) = (processes.max(1), self.window.watched_ns.max(1) as f64);
+        let (processes, time_ns) = (processes.max(1), self.window.passed_ns.max(1) as f64);
         let is_fast = |probe: u32| self.hits.get(probe as usize).is_some_and(|hits| hits.is_fast);
         let of_heap = self.classes.iter().filter(|(probe, class)| is_of_heap(**class) && !is_fast(**probe));
         let heap_probes = of_heap.count().max(1);
@@ -219,7 +256,7 @@ mod tests {
             accounts.spent_ns(0, Unrecorded::default())
         };
         assert!(spent(1) > 30.0 * spent(2));
-        accounts.watched(1_000_000);
+        accounts.pass(1_000_000);
         let uses = accounts.uses(&BTreeSet::new(), 1, 1);
         assert!(
             uses[0].cost_share > 30.0 * uses[1].cost_share,
@@ -234,7 +271,7 @@ mod tests {
         let mut accounts = HitAccounts::new(HitCosts::default());
         accounts.know(&Plan { probes: vec![of_kernel, fast], ..Plan::default() });
         accounts.spent_ns(0, Unrecorded { declined: 100, ..Unrecorded::default() });
-        accounts.watched(1_000_000);
+        accounts.pass(1_000_000);
         let shares: Vec<f64> =
             accounts.uses(&BTreeSet::new(), 1, 1).iter().map(|used| used.cost_share).collect();
         assert_eq!(shares, [100.0 * HitCosts::default().declined_ns / 1_000_000.0, 0.0]);
@@ -244,20 +281,45 @@ mod tests {
     fn a_probe_uses_what_its_hits_in_the_window_cost() {
         let mut accounts = accounts(&[(1, ProbeClass::Copy), (2, ProbeClass::Copy)]);
         accounts.count(0, &[copy(1); 10]);
-        accounts.watched(100_000);
+        accounts.pass(100_000);
         let shares = |accounts: &HitAccounts| -> Vec<f64> {
             accounts.uses(&BTreeSet::new(), 1, 1).iter().map(|used| used.cost_share).collect()
         };
         assert_eq!(shares(&accounts), [10.0 * HitCosts::default().copy_ns / 100_000.0, 0.0]);
-        accounts.watched(WINDOW_NS);
-        accounts.watched(1);
+        accounts.pass(WINDOW_NS);
+        accounts.pass(1);
         assert_eq!(shares(&accounts), [0.0, 0.0], "an old window says nothing of now");
+    }
+
+    #[test]
+    fn calls_are_judged_by_what_they_cost_in_the_last_second() {
+        let mut accounts = accounts(&[(1, ProbeClass::Copy), (2, ProbeClass::Call)]);
+        let call = |accounts: &mut HitAccounts, hits| {
+            let header = Header { time_ns: 1, pid: 7, tid: 7, probe: 2 };
+            let body = Body::Call { return_address: 1, args: [0; 6], nested: false };
+            accounts.count(0, &vec![Record { header, body }.encode(); hits]);
+            accounts.calls_share(1, 1)
+        };
+        accounts.count(0, &[copy(1); 1000]);
+        assert_eq!(accounts.calls_share(1, 1), 0.0);
+        // However short the time, they cost that much of a second.
+        accounts.pass(1_000);
+        let cost = 100.0 * HitCosts::default().call_ns / CALLS_NS;
+        assert!((call(&mut accounts, 100) / cost - 1.0).abs() < 0.01);
+        accounts.pass(5_000_000_000);
+        assert!(accounts.calls_share(1, 1) < cost / 100.0);
+        let steady = (0..5000).map(|_| {
+            accounts.pass(1_000_000);
+            call(&mut accounts, 10)
+        });
+        let share = steady.last().expect("a share");
+        assert!((share / (10.0 * HitCosts::default().call_ns / 1e6) - 1.0).abs() < 0.01, "{share}");
     }
 
     #[test]
     fn polling_calls_that_said_no_make_a_choice_possible() {
         let mut accounts = accounts(&[(1, ProbeClass::PollReturn)]);
-        accounts.watched(1_000_000);
+        accounts.pass(1_000_000);
         assert!(!accounts.has_enough());
         accounts.spent_ns(0, Unrecorded { refused: ENOUGH_HITS, ..Unrecorded::default() });
         assert!(accounts.has_enough() && accounts.uses(&BTreeSet::new(), 1, 1)[0].cost_share > 0.0);

@@ -11,6 +11,9 @@ pub struct BudgetStatus {
     pub watched_share: f64,
     /// They are not watched now.
     pub paused: bool,
+    /// MPI calls are watched all the same.
+    #[serde(default)]
+    pub keeps_calls: bool,
     /// Probes that are out for longer.
     pub probes_off: usize,
     #[serde(skip)]

@@ -355,13 +355,12 @@ impl<'a> Exporting<'a> {
 
     fn loss(&mut self, loss: &Loss) -> Result<()> {
         let rank = self.rank_of.get(&loss.pid).copied();
-        let is_known = loss.movements != Loss::UNKNOWN && loss.state != Loss::UNKNOWN;
         self.gap(&ExportedGap {
             pid: Some(loss.pid),
             rank,
             from_ns: loss.from_ns,
             to_ns: Some(loss.to_ns).filter(|to_ns| *to_ns < u64::MAX),
-            records: is_known.then(|| loss.movements.saturating_add(loss.state)),
+            records: Some(loss.records()).filter(|records| *records != Loss::UNKNOWN),
             why: "lost",
         })
     }

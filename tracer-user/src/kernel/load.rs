@@ -73,8 +73,10 @@ pub enum KernelError {
     },
 }
 
-/// Part of a ring that movements leave for state records.
-const STATE_SHARE: u64 = 8;
+/// Parts that a ring has. The last one is for state records alone, those before it are for MPI calls too.
+const RING_PARTS: u64 = 8;
+const PARTS_FOR_STATE: u64 = 1;
+const PARTS_FOR_CALLS: u64 = 2;
 
 pub(super) fn load(settings: &LoadSettings) -> Result<(DmscopeSkel<'static>, Features), KernelError> {
     if let Some(why) = support::refusal(&support::support_facts()) {
@@ -104,7 +106,9 @@ fn load_with(settings: &LoadSettings, features: Features) -> Result<DmscopeSkel<
         rodata.tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
         rodata.machine_seed = support::boot_number();
         rodata.own_program = if settings.follows_own_time { own_program() } else { 0 };
-        rodata.movement_limit_bytes = u64::from(settings.ring_bytes) * (STATE_SHARE - 1) / STATE_SHARE;
+        let part_bytes = u64::from(settings.ring_bytes) / RING_PARTS;
+        rodata.call_limit_bytes = (RING_PARTS - PARTS_FOR_STATE) * part_bytes;
+        rodata.movement_limit_bytes = rodata.call_limit_bytes - PARTS_FOR_CALLS * part_bytes;
     }
     choose_programs(&mut open, features, |program| !is_of_verbs(program));
     open.progs.dms_switch.set_autoload(settings.follows_own_time);

@@ -46,14 +46,23 @@ pub(super) fn publish(skel: &DmscopeSkel<'_>, rings: &[KernelRing]) -> Result<()
 /// What a slot counted since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotCounters {
-    /// Records of movements and calls that found no room.
+    /// Records of movements that found no room.
     pub lost_movements: u64,
+    /// Records of MPI calls that found no room.
+    pub lost_calls: u64,
     /// Records of memory and process life that found no room.
     pub lost_state: u64,
     /// Hits of allocation probes that were not worth a record.
     pub declined: u64,
     /// Polling calls that were followed to their return, and said no.
     pub refused: u64,
+}
+
+impl SlotCounters {
+    /// All records that found no room.
+    pub fn lost(&self) -> u64 {
+        self.lost_movements + self.lost_calls + self.lost_state
+    }
 }
 
 /// The counters of all slots, shared with the kernel.
@@ -78,6 +87,7 @@ impl Counters {
             let entry = self.first.add(slot as usize);
             SlotCounters {
                 lost_movements: (&raw const (*entry).lost_movements).read_volatile(),
+                lost_calls: (&raw const (*entry).lost_calls).read_volatile(),
                 lost_state: (&raw const (*entry).lost_state).read_volatile(),
                 declined: (&raw const (*entry).declined).read_volatile(),
                 refused: (&raw const (*entry).refused).read_volatile(),

@@ -127,14 +127,13 @@ fn finding(finding: &Finding) -> String {
 pub fn basis(page: &Page) -> String {
     let s = &page.report.statistics;
     let calls: u64 = s.processes.iter().map(|process| process.mpi_calls).sum();
-    let lost = s.lost_movements.saturating_add(s.lost_state);
     let share = s.watched_ns as f64 / s.duration_ns.max(1) as f64 * 100.0;
     let counts = [
         (s.processes.iter().filter(|process| process.rank.is_some()).count().to_string(), "ranks"),
         (grouped(calls), "MPI calls"),
         (grouped(s.movements), "data movements"),
         (format!("{share:.0}%"), "of the time watched"),
-        (grouped(lost), "records lost"),
+        (grouped(s.lost()), "records lost"),
     ];
     let counts: String =
         counts.iter().map(|(count, what)| format!("<li><b>{count}</b><span>{what}</span></li>")).collect();

@@ -125,9 +125,7 @@ impl BudgetController {
         let now_ns = host.now_ns();
         let elapsed_ns = now_ns - self.time.last_ns;
         self.time.last_ns = now_ns;
-        if !self.governor.is_paused() {
-            self.accounts.watched(elapsed_ns);
-        }
+        self.accounts.pass(elapsed_ns);
         let spent = self.spent(slots, kernel, host, elapsed_ns);
         let coverage = match self.governor.step(elapsed_ns, spent) {
             Action::Pause => Some(self.pause(now_ns, kernel, &joining())),
@@ -136,6 +134,7 @@ impl BudgetController {
             Action::Stay => self.reattach_what_is_off(now_ns, kernel, host),
         };
         self.status.paused = self.governor.is_paused();
+        self.status.keeps_calls = self.keeps_calls();
         self.status.probes_off = self.off.len();
         coverage
     }
@@ -174,7 +173,7 @@ impl BudgetController {
     fn spent_ns(&mut self, slot: u32, now: SlotCounters) -> f64 {
         let before = self.counters.insert(slot, now).unwrap_or(now);
         let unrecorded = Unrecorded {
-            lost: (now.lost_movements - before.lost_movements) + (now.lost_state - before.lost_state),
+            lost: now.lost() - before.lost(),
             declined: now.declined - before.declined,
             refused: now.refused - before.refused,
         };
@@ -207,8 +206,9 @@ impl BudgetController {
 
     /// Adds what is too expensive by what was hit lately.
     fn choose(&mut self, joining: &BTreeSet<u32>) {
-        let uses = self.accounts.uses(joining, self.counters.len(), self.cpus.count);
-        let choice = choose(&uses, self.budget.share);
+        let (processes, cpus) = (self.counters.len(), self.cpus.count);
+        let uses = self.accounts.uses(joining, processes, cpus);
+        let choice = choose(&uses, self.accounts.calls_share(processes, cpus), self.budget.share);
         self.pausing.extend(choice.pausing);
         self.off.extend(choice.off);
         self.accounts.begin_window();
@@ -229,10 +229,10 @@ impl BudgetController {
         if !self.accounts.has_enough() {
             return None;
         }
-        let off_before = self.off.len();
+        let before = (self.off.len(), self.keeps_calls());
         self.choose(&joining());
         self.detached.extend(kernel.detach(&self.to_detach()));
-        (self.off.len() > off_before).then(|| self.coverage(now_ns, true))
+        (before != (self.off.len(), self.keeps_calls())).then(|| self.coverage(now_ns, true))
     }
 
     fn resume(&mut self, kernel: &mut dyn Kernel, host: &dyn Host) -> Coverage {
@@ -240,6 +240,7 @@ impl BudgetController {
         self.reattach(&back, kernel);
         kernel.pause(false);
         self.detached.retain(|probe| !back.contains(probe));
+        self.accounts.begin_window();
         self.coverage(host.now_ns(), false)
     }
 
@@ -273,8 +274,14 @@ impl BudgetController {
         self.off.extend(failed.into_iter().map(|(probe, _)| probe.id));
     }
 
+    /// Whether all MPI calls are watched, pause or not.
+    fn keeps_calls(&self) -> bool {
+        !self.accounts.watch_calls(&self.detached)
+    }
+
     fn coverage(&self, time_ns: u64, paused: bool) -> Coverage {
-        Coverage { time_ns, paused, off: self.off.iter().copied().collect() }
+        let keeps_calls = paused && self.keeps_calls();
+        Coverage { time_ns, paused, keeps_calls, off: self.off.iter().copied().collect() }
     }
 }
 
@@ -429,6 +436,20 @@ mod tests {
         rig.quiet();
         rig.storm(&[1, 2]);
         assert_eq!(rig.attached(), [3]);
+    }
+
+    #[test]
+    fn calls_are_watched_in_pauses_unless_they_turn_out_to_be_too_expensive_themselves() {
+        let mut rig = Rig::new(vec![probe(1, ProbeClass::Copy), probe(2, ProbeClass::Call)], false);
+        let paused = rig.storm(&[1]);
+        assert_eq!((paused.keeps_calls, rig.attached()), (true, vec![2]));
+        let (resumed, _) = rig.quiet();
+        assert_eq!((resumed.paused, resumed.keeps_calls), (false, false));
+        rig.storm(&[1]);
+        let both = (0..1000).find_map(|_| rig.pass(MS, &[2], 700)).expect("calls are a storm too");
+        assert_eq!((both.paused, both.keeps_calls, rig.attached()), (true, false, vec![]));
+        let (resumed, _) = rig.quiet();
+        assert_eq!((resumed.paused, rig.attached()), (false, vec![1, 2]));
     }
 
     #[test]

@@ -29,14 +29,15 @@ impl LossTracker {
         for &(slot, counters) in &batch.counters {
             let before = self.known.insert(slot, counters).unwrap_or_default();
             let movements = counters.lost_movements - before.lost_movements;
+            let calls = counters.lost_calls - before.lost_calls;
             let state = counters.lost_state - before.lost_state;
-            if movements + state == 0 {
+            if movements + calls + state == 0 {
                 continue;
             }
             let pids = sharers(slot);
-            let share = pids.len().max(1) as u64;
-            let (movements, state) = (movements.div_ceil(share), state.div_ceil(share));
-            let loss = |pid| Loss { pid, from_ns, to_ns: batch.end_ns, movements, state };
+            let [movements, calls, state] =
+                [movements, calls, state].map(|lost| lost.div_ceil(pids.len().max(1) as u64));
+            let loss = |pid| Loss { pid, from_ns, to_ns: batch.end_ns, movements, calls, state };
             losses.extend(pids.into_iter().map(loss));
         }
         losses
@@ -57,10 +58,10 @@ mod tests {
         let mut losses = LossTracker::new(5);
         let owner = |slot| vec![slot + 100];
         assert_eq!(losses.of_batch(&batch(10, 0, 0), owner), []);
-        let first = Loss { pid: 103, from_ns: 10, to_ns: 20, movements: 2, state: 1 };
+        let first = Loss { pid: 103, from_ns: 10, to_ns: 20, movements: 2, calls: 0, state: 1 };
         assert_eq!(losses.of_batch(&batch(20, 2, 1), owner), [first]);
         assert_eq!(losses.of_batch(&batch(30, 2, 1), owner), []);
-        let second = Loss { pid: 103, from_ns: 30, to_ns: 40, movements: 0, state: 4 };
+        let second = Loss { pid: 103, from_ns: 30, to_ns: 40, movements: 0, calls: 0, state: 4 };
         assert_eq!(losses.of_batch(&batch(40, 2, 5), owner), [second]);
     }
 

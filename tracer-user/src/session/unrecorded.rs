@@ -57,8 +57,7 @@ impl UnrecordedTracker {
             (known.at_ns, known.counters) = (now_ns, now);
             let pids = sharers(*slot);
             let share = |hits: u64| hits.div_ceil(pids.len().max(1) as u64);
-            let lost =
-                share((now.lost_movements - before.lost_movements) + (now.lost_state - before.lost_state));
+            let lost = share(now.lost() - before.lost());
             let declined = share(now.declined - before.declined);
             let refused = share(now.refused - before.refused);
             if lost + declined + refused > 0 {

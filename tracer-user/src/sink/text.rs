@@ -107,9 +107,10 @@ impl<W: Write> Sink for TextSink<W> {
         if let Some(budget) = status.budget.as_ref().filter(|b| b.paused && !self.told_pauses) {
             self.told_pauses = true;
             self.chatter(&format!(
-                "Note: full coverage would exceed the budget of {}% of the job's time: MPI calls and data movements are sampled in bursts. \
+                "Note: full coverage would exceed the budget of {}% of the job's time: {} sampled in bursts. \
                  --budget sets another limit.",
-                budget.share * 100.0
+                budget.share * 100.0,
+                if budget.keeps_calls { "data movements are" } else { "MPI calls and data movements are" }
             ));
         }
     }

@@ -120,7 +120,7 @@ fn sampled_text(report: &Report) -> String {
     let share = s.watched_ns as f64 / s.duration_ns.max(1) as f64 * 100.0;
     let part = match s.pauses {
         0 => "some probes were out".to_owned(),
-        _ => format!("{share:.1}% of that time was watched"),
+        _ => format!("movements were watched for {share:.1}% of that time"),
     };
     format!(" To keep the budget, {part}, so something may have been missed.")
 }

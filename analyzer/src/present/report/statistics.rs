@@ -49,7 +49,8 @@ pub(super) fn statistics(p: &Sources<'_>) -> Statistics {
     Statistics {
         duration_ns,
         watched_ns: duration_ns.saturating_sub(p.job.coverage.paused_ns(now_ns)),
-        pauses: p.job.coverage.pauses,
+        calls_watched_ns: duration_ns.saturating_sub(p.job.coverage.calls_paused_ns(now_ns)),
+        pauses: p.job.coverage.pauses(),
         probes_off: p.job.coverage.off.clone(),
         records: t.records,
         bad_records: t.bad_records,
@@ -59,6 +60,7 @@ pub(super) fn statistics(p: &Sources<'_>) -> Statistics {
         rdma: (t.verbs != VerbsCounts::default()).then_some(t.verbs),
         late_records: p.job.totals.late_records,
         lost_movements: p.job.totals.lost_movements,
+        lost_calls: p.job.totals.lost_calls,
         lost_state: p.job.totals.lost_state,
         movements: sum(|p| p.movements),
         empty_movements: sum(|p| p.empty_movements),
@@ -144,11 +146,12 @@ fn processes(p: &Sources<'_>, totals: &[ProcessTotals]) -> Vec<ProcessStatistics
         bytes: totals[index].bytes,
         mpi_calls: totals[index].calls,
         lost_movements: process.counts.lost_movements,
+        lost_calls: process.counts.lost_calls,
         lost_state: process.counts.lost_state,
         late_records: process.counts.late,
         live_buffers: totals[index].live_buffers,
     };
-    let lost = |process: &Process| process.counts.lost_movements > 0 || process.counts.lost_state > 0;
+    let lost = |process: &Process| process.counts.lost() > 0;
     let mut listed: Vec<(usize, &Process)> = p.job.processes.all().iter().enumerate().collect();
     if listed.len() > MOST_COUNTED {
         listed.sort_by_key(|(_, process)| {

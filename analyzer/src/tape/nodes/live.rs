@@ -53,16 +53,17 @@ struct Missing {
     /// Processes that it may be of.
     pids: Vec<u32>,
     from_ns: u64,
-    movements: u64,
+    /// Records that may have been of MPI calls.
+    calls: u64,
     state: u64,
 }
 
 impl Missing {
     /// A loss of each process.
     fn losses(self, to_ns: u64) -> impl Iterator<Item = Input> {
-        let Self { pids, from_ns, movements, state } = self;
+        let Self { pids, from_ns, calls, state } = self;
         let to_ns = to_ns.max(from_ns);
-        pids.into_iter().map(move |pid| Input::Loss(Loss { pid, from_ns, to_ns, movements, state }))
+        pids.into_iter().map(move |pid| Input::Loss(Loss { pid, from_ns, to_ns, movements: 0, calls, state }))
     }
 }
 
@@ -114,7 +115,7 @@ impl LiveJoin {
 
     /// Something of a node was lost on its way here, after its last input.
     pub fn lose(&mut self, node: usize) {
-        let missing = Missing { movements: 1, state: 0, ..self.unknown(node) };
+        let missing = Missing { calls: 1, state: 0, ..self.unknown(node) };
         if let Some(live) = self.nodes.get_mut(node) {
             live.lost.get_or_insert(missing);
         }
@@ -253,7 +254,7 @@ impl LiveJoin {
         Missing {
             pids: inputs.map_or_else(Vec::new, |inputs| inputs.pids().collect()),
             from_ns: inputs.map_or(0, |inputs| inputs.last_ns()),
-            movements: Loss::UNKNOWN,
+            calls: Loss::UNKNOWN,
             state: 1,
         }
     }

@@ -83,6 +83,8 @@ impl NodeInputs {
 #[derive(Debug, Default)]
 struct JoinedCoverage {
     paused: usize,
+    /// Of these, where MPI calls pause too.
+    calls_paused: usize,
     /// On how many nodes a probe is out.
     off: BTreeMap<u32, usize>,
 }
@@ -90,6 +92,7 @@ struct JoinedCoverage {
 impl JoinedCoverage {
     fn add(&mut self, coverage: &Coverage) {
         self.paused += usize::from(coverage.paused);
+        self.calls_paused += usize::from(coverage.paused && !coverage.keeps_calls);
         for id in &coverage.off {
             *self.off.entry(*id).or_default() += 1;
         }
@@ -97,6 +100,7 @@ impl JoinedCoverage {
 
     fn remove(&mut self, coverage: &Coverage) {
         self.paused -= usize::from(coverage.paused);
+        self.calls_paused -= usize::from(coverage.paused && !coverage.keeps_calls);
         for id in &coverage.off {
             if let Some(nodes) = self.off.get_mut(id) {
                 *nodes -= 1;
@@ -392,10 +396,11 @@ impl Merge {
         self.coverage.add(&coverage);
         let before = std::mem::replace(&mut self.nodes[node].coverage, coverage);
         self.coverage.remove(&before);
-        let JoinedCoverage { paused, off } = &self.coverage;
+        let JoinedCoverage { paused, calls_paused, off } = &self.coverage;
         Input::Coverage(Box::new(Coverage {
             time_ns,
             paused: *paused > 0,
+            keeps_calls: *paused > 0 && *calls_paused == 0,
             off: off.keys().copied().collect(),
         }))
     }

@@ -188,10 +188,9 @@ impl CorrectionPass {
         match input {
             Input::Plan(plan) => self.ledger.plan(plan),
             Input::Record(raw) | Input::LateRecord(raw) => self.ledger.record(raw),
-            Input::Coverage(coverage) => self.paused |= coverage.paused,
+            Input::Coverage(coverage) => self.paused |= coverage.hides_calls(|_| false),
             Input::Loss(loss) => {
-                let lost = loss.movements.saturating_add(loss.state);
-                self.lost_records = self.lost_records.saturating_add(lost);
+                self.lost_records = self.lost_records.saturating_add(loss.records());
             }
             Input::ProbeCosts(costs) if self.is_survey => {
                 self.survey.costs.push(costs.as_ref().clone());

@@ -159,7 +159,7 @@ static __noinline int begin_draft(__u64 qp)
 
 	bpf_loop(MOST_THREAD_TRIES, try_to_begin_draft, &key, 0);
 	if (t && !bpf_map_lookup_elem(&drafts, &key))
-		count_lost(t, false);
+		count_lost(t, OF_MOVEMENTS);
 	return 0;
 }
 
@@ -231,7 +231,7 @@ static __noinline int commit(__u64 qp, __u64 sp, __u32 probe, __u32 took_ns, boo
 	if (draft && t && is_taken) {
 		c.posting.queue = read_half(qp + QUEUE_NUMBER_AT);
 		if (draft->count > MOST_BUILT)
-			count_lost(t, false);
+			count_lost(t, OF_MOVEMENTS);
 		tell_in_use(qp, c.posting.queue, probe);
 		bpf_loop(MOST_BUILT, post_built, &c, 0);
 	}

@@ -42,10 +42,10 @@ static long take_completion(__u32 i, void *data)
 	if (!t)
 		return 1;
 	if (bpf_probe_read_user(&completion, sizeof(completion), (void *)(p->at + i * sizeof(completion)))) {
-		count_lost(t, false);
+		count_lost(t, OF_MOVEMENTS);
 		return 1;
 	}
-	r = reserve(t, sizeof(*r), false);
+	r = reserve(t, sizeof(*r), OF_MOVEMENTS);
 	if (!r)
 		return 0;
 	r->number = completion.number;
@@ -128,7 +128,7 @@ static __noinline int tell_polled(__u64 sp, __u32 status, bool is_last)
 	if (!is_last && !is_told_of_all(p))
 		return 0;
 	p->queue_at = 0;
-	r = reserve(t, sizeof(*r), false);
+	r = reserve(t, sizeof(*r), OF_MOVEMENTS);
 	if (!r)
 		return 0;
 	r->number = p->number;
@@ -172,7 +172,7 @@ static __always_inline bool verbs_poll_enter(struct pt_regs *ctx)
 	__u32 what = cookie_argument(bpf_get_attach_cookie(ctx)), reads = known_by(what);
 	__u64 queue = PT_REGS_PARM1(ctx);
 	struct thread *th;
-	struct target *t = hit_target_with_thread(&th, CLASS_VERBS_POLL, false);
+	struct target *t = hit_target_with_thread(&th, CLASS_VERBS_POLL, OF_MOVEMENTS);
 
 	if (!t || !th)
 		return false;
@@ -282,7 +282,7 @@ static __always_inline int verbs_poll_return(struct pt_regs *ctx)
 	p.took_ns = short_time(bpf_ktime_get_ns() - th->verbs_since_ns);
 	p.idle_since_ns = idle_since(th);
 	if (p.count > MOST_COMPLETIONS)
-		count_lost(t, false);
+		count_lost(t, OF_MOVEMENTS);
 	bpf_loop(MOST_COMPLETIONS, take_completion, &p, 0);
 	return 0;
 }

@@ -16,7 +16,7 @@ static __always_inline bool verbs_post_enter(struct pt_regs *ctx)
 {
 	bool is_list = cookie_argument(bpf_get_attach_cookie(ctx)) != POST_BUILT;
 	struct thread *th;
-	struct target *t = hit_target_with_thread(&th, CLASS_VERBS_POST, false);
+	struct target *t = hit_target_with_thread(&th, CLASS_VERBS_POST, OF_MOVEMENTS);
 
 	if (!t || !th)
 		return false;
@@ -63,7 +63,7 @@ static __always_inline int verbs_post_return(struct pt_regs *ctx)
 	}
 	bpf_loop(MOST_REQUESTS, post_request, &p, 0);
 	if (p.next && p.next != p.refused)
-		count_lost(t, false);
+		count_lost(t, OF_MOVEMENTS);
 	return 0;
 }
 

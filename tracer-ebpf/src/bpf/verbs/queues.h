@@ -115,7 +115,7 @@ static __noinline int tell_in_use(__u64 qp, __u32 queue, __u32 probe)
 	note_completion_queues(t, qp);
 	if (read_half(qp + QUEUE_TYPE_AT) != TYPE_RELIABLE_CONNECTED)
 		return 0;
-	r = reserve(t, sizeof(*r), false);
+	r = reserve(t, sizeof(*r), OF_MOVEMENTS);
 	if (!r)
 		return 0;
 	r->address[0] = r->address[1] = 0;
@@ -148,7 +148,7 @@ int dms_verbs_queue(struct pt_regs *ctx)
 		is_told(t, read_half(qp + QUEUE_NUMBER_AT));
 		note_completion_queues(t, qp);
 	}
-	r = reserve(t, sizeof(*r), false);
+	r = reserve(t, sizeof(*r), OF_MOVEMENTS);
 	if (!r)
 		return 0;
 	r->address[0] = attributes.address[0];

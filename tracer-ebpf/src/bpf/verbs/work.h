@@ -26,7 +26,7 @@ static __always_inline void record_work(struct posting *p, const struct work_seg
 
 	if (!t)
 		return;
-	r = reserve(t, sizeof(*r), false);
+	r = reserve(t, sizeof(*r), OF_MOVEMENTS);
 	if (!r)
 		return;
 	r->addr = segment->addr;
@@ -58,7 +58,7 @@ static long post_segment(__u32 i, void *data)
 		struct target *t = current_target(&th);
 
 		if (t)
-			count_lost(t, false);
+			count_lost(t, OF_MOVEMENTS);
 		return 1;
 	}
 	record_work(p, &segment);
@@ -87,7 +87,7 @@ static long post_request(__u32 i, void *data)
 	if (!t)
 		return 1;
 	if (bpf_probe_read_user(&p->request, size, (void *)at)) {
-		count_lost(t, false);
+		count_lost(t, OF_MOVEMENTS);
 		p->next = 0;
 		return 1;
 	}
@@ -96,7 +96,7 @@ static long post_request(__u32 i, void *data)
 	if (!p->flags && is_one_sided(p->request.operation))
 		p->remote = read_word(at + REMOTE_AT);
 	if (p->request.segment_count > MOST_SEGMENTS)
-		count_lost(t, false);
+		count_lost(t, OF_MOVEMENTS);
 	bpf_loop(MOST_SEGMENTS, post_segment, p, 0);
 	return 0;
 }

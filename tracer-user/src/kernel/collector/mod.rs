@@ -201,6 +201,7 @@ impl UnreadRing {
         let lost = |counted| counted + self.looks;
         let counters = SlotCounters {
             lost_movements: lost(counted.lost_movements),
+            lost_calls: lost(counted.lost_calls),
             lost_state: lost(counted.lost_state),
             ..counted
         };
@@ -294,8 +295,12 @@ impl Worker {
         let lost = fast.lost();
         let counted = |slot| {
             let kernel = link.counters.read(slot);
-            let lost_movements = kernel.lost_movements + lost.get(&slot).copied().unwrap_or(0);
-            SlotCounters { lost_movements, ..kernel }
+            let fast = lost.get(&slot).copied().unwrap_or_default();
+            SlotCounters {
+                lost_movements: kernel.lost_movements + fast.movements,
+                lost_calls: kernel.lost_calls + fast.calls,
+                ..kernel
+            }
         };
         let mut counters: Vec<_> = readers.iter().map(|r| (r.slot(), counted(r.slot()))).collect();
         counters.extend(unread.iter_mut().map(|ring| ring.look(counted(ring.slot))));
@@ -313,7 +318,7 @@ mod tests {
         let counted = SlotCounters { lost_movements: 5, declined: 7, ..SlotCounters::default() };
         let mut look = || ring.look(counted).1;
         let (first, second) = (look(), look());
-        assert_eq!((first.lost_movements, first.lost_state, first.declined), (6, 1, 7));
-        assert_eq!((second.lost_movements, second.lost_state, second.declined), (7, 2, 7));
+        let told = |c: SlotCounters| (c.lost_movements, c.lost_calls, c.lost_state, c.declined);
+        assert_eq!((told(first), told(second)), ((6, 1, 1, 7), (7, 2, 2, 7)));
     }
 }

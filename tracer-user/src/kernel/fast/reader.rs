@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use analyzer::wire::RawRecord;
-use injector::{CounterClock, CounterPair, SharedRings, counter};
+use injector::{CounterClock, CounterPair, RecordLosses, SharedRings, counter};
 
 use super::decoder::CallDecoder;
 
@@ -35,7 +35,7 @@ pub(in crate::kernel) struct FastReaders {
     clock: Option<CounterClock>,
     renewed: Option<Instant>,
     /// Lost before a ring was closed, by slot.
-    lost_before: BTreeMap<u32, u64>,
+    lost_before: BTreeMap<u32, RecordLosses>,
 }
 
 struct OpenRing {
@@ -112,22 +112,24 @@ impl FastReaders {
     fn close(&mut self, closed: &[bool]) {
         let mut is_closed = closed.iter().copied();
         for mut open in self.rings.extract_if(.., |_| is_closed.next().unwrap_or(false)) {
-            *self.lost_before.entry(open.ring.slot).or_default() += open.lost();
+            self.lost_before.entry(open.ring.slot).or_default().add(open.lost());
         }
     }
 
     /// What was lost so far, by slot.
-    pub fn lost(&mut self) -> BTreeMap<u32, u64> {
+    pub fn lost(&mut self) -> BTreeMap<u32, RecordLosses> {
         let mut lost = self.lost_before.clone();
         for open in &mut self.rings {
-            *lost.entry(open.ring.slot).or_default() += open.lost();
+            lost.entry(open.ring.slot).or_default().add(open.lost());
         }
         lost
     }
 }
 
 impl OpenRing {
-    fn lost(&mut self) -> u64 {
-        self.ring.shared.lost().saturating_add(self.gaps)
+    fn lost(&mut self) -> RecordLosses {
+        let mut lost = self.ring.shared.lost();
+        lost.calls = lost.calls.saturating_add(self.gaps);
+        lost
     }
 }

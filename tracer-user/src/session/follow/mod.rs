@@ -386,7 +386,7 @@ impl<'s> Session<'s> {
         self.sink.notice(&failed.to_string());
         let now_ns = self.host.now_ns();
         for pid in self.watched.pids() {
-            let loss = Loss { pid, from_ns: now_ns, to_ns: now_ns, movements: 1, state: 1 };
+            let loss = Loss { pid, from_ns: now_ns, to_ns: now_ns, movements: 1, calls: 1, state: 1 };
             self.order.fact(now_ns, Input::Loss(loss));
         }
     }

@@ -225,7 +225,7 @@ impl Session<'_> {
     pub(in crate::session) fn unplanned(&mut self, pids: &[u32]) {
         let now_ns = self.host.now_ns();
         for &pid in pids {
-            let loss = Loss { pid, from_ns: now_ns, to_ns: now_ns, movements: 1, state: 0 };
+            let loss = Loss { pid, from_ns: now_ns, to_ns: now_ns, movements: 1, calls: 1, state: 0 };
             self.order.fact(now_ns, Input::Loss(loss));
         }
     }

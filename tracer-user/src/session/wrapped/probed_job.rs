@@ -79,7 +79,7 @@ impl ProbedJob {
                     plan.probes.iter().filter_map(|probe| Some((probe.id, ProbedCall::of(&probe.function)?)));
                 self.probes.extend(calls);
             }
-            Input::Loss(loss) if loss.movements > 0 => {
+            Input::Loss(loss) if loss.calls > 0 => {
                 self.miss(loss.from_ns, &format!("records of process {} were lost", loss.pid));
             }
             Input::LateRecord(record) => self.miss(record.time_ns(), "a record came too late for its place"),

@@ -196,7 +196,9 @@ impl Messages {
                     self.take_record(raw, &record, job);
                 }
             }
+            Input::LateRecord(raw) if !may_tell_of_calls(raw) => {}
             Input::LateRecord(raw) => self.lose(raw.pid()),
+            Input::Loss(loss) if !loss.hides_calls() => {}
             Input::Loss(loss) => self.lose(loss.pid),
             Input::Coverage(coverage) if self.hides_calls(coverage) => self.lose_all(),
             _ => {}
@@ -204,7 +206,7 @@ impl Messages {
     }
 
     fn hides_calls(&self, coverage: &Coverage) -> bool {
-        coverage.paused || coverage.off.iter().any(|id| !matches!(self.watched(*id), ProbeTarget::Nothing))
+        coverage.hides_calls(|id| !matches!(self.watched(id), ProbeTarget::Nothing))
     }
 
     /// Whether anything was learnt that nobody has asked for yet.
@@ -471,6 +473,11 @@ impl Messages {
         self.assembler.forget(pid);
         self.follower.lose(pid);
     }
+}
+
+/// Whether a record is of calls, or cannot be read.
+fn may_tell_of_calls(raw: &RawRecord) -> bool {
+    Record::decode(raw).map_or(true, |record| is_of_interest(&record))
 }
 
 /// Most records are of copies and heap blocks, which say nothing of calls.

@@ -9,6 +9,7 @@
 //! have been posted. What could have gone another way (receives from anybody, `MPI_Waitany`, tests, probes) holds its thread
 //! up until it can go as it did, and has no part in a cycle.
 
+mod cycle_search;
 mod found;
 mod search;
 #[cfg(test)]
@@ -23,9 +24,9 @@ use super::op::Op;
 use crate::mpi::calls::{Arg, CallRow, Does, Form, Group, Making, Meeting, Mode, Which};
 use crate::tape::input::CodePlace;
 
+use cycle_search::CycleSearch;
 use found::Found;
 pub(crate) use found::{AwaitedSide, UnbufferedCall, UnbufferedCycle};
-use search::Search;
 use thread::{Need, OrderStep, OrderStepKind, ThreadOrder};
 
 /// Calls that wait here, of all threads: beyond, nothing more is followed.
@@ -112,7 +113,7 @@ pub(crate) struct Unbuffered {
     /// Ranks that ask which messages have come: they could have done something else.
     asking: FxHashSet<u32>,
     found: Found,
-    search: Search,
+    search: CycleSearch,
 }
 
 impl Unbuffered {

@@ -1,5 +1,6 @@
 //! Who waits for whom: cycles of threads none of which can go on before another one does.
 
+use super::cycle_search::CycleSearch;
 use super::found::{AwaitedSide, CycleCall};
 use super::thread::{Need, OrderStepKind, ThreadOrder};
 use super::{FollowedMessage, Reached, Unbuffered};
@@ -7,32 +8,6 @@ use crate::job::messages::ids::MessageId;
 
 /// Threads that one search for a cycle looks at.
 const MOST_LOOKED_AT: usize = 1 << 14;
-
-/// A search from thread to thread, in depth.
-#[derive(Debug, Default)]
-pub(super) struct Search {
-    /// Threads each of which waits for the next.
-    path: Vec<usize>,
-    /// Threads to look at, and how long the path to each is.
-    open: Vec<(usize, usize)>,
-    /// By thread: the last search that has looked at it.
-    looked_at: Vec<u64>,
-    searches: u64,
-}
-
-impl Search {
-    fn begin(&mut self, threads: usize) {
-        self.path.clear();
-        self.open.clear();
-        self.looked_at.resize(threads, 0);
-        self.searches += 1;
-    }
-
-    /// From now on it has.
-    fn has_looked_at(&mut self, thread: usize) -> bool {
-        std::mem::replace(&mut self.looked_at[thread], self.searches) == self.searches
-    }
-}
 
 impl Unbuffered {
     /// Looks for a cycle of threads that wait for each other, of which this one is the last to have begun to wait.
@@ -45,7 +20,7 @@ impl Unbuffered {
     }
 
     /// Whether there is one: the path of the search.
-    fn has_cycle(&self, start: usize, search: &mut Search) -> bool {
+    fn has_cycle(&self, start: usize, search: &mut CycleSearch) -> bool {
         if !self.threads.get(start).is_some_and(ThreadOrder::is_stuck) {
             return false;
         }
@@ -72,7 +47,7 @@ impl Unbuffered {
     }
 
     /// Threads that would have to come further for the last one of the path to go on, each of which is stuck itself.
-    fn add_holders(&self, thread: usize, search: &mut Search) {
+    fn add_holders(&self, thread: usize, search: &mut CycleSearch) {
         let Some(OrderStepKind::Wait { is_certain: true, .. }) = self.threads[thread].front() else { return };
         let depth = search.path.len();
         for need in self.threads[thread].front_needs() {
