@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::InjectError;
 use crate::code::{CodeFacts, HookKind, SlotHook, build, code_bytes, entries};
-use crate::layout::{HEADERS_AT, PAGE_BYTES, RING_RECORD_BYTES, RINGS_AT, control, ring_bytes, shared_bytes};
+use crate::layout::{HEADERS_AT, PAGE_BYTES, RING_RECORD_BYTES, RINGS_AT, ring_bytes, shared_bytes};
 use crate::maps::{Area, areas};
 use crate::memory::WritableMemory;
-use crate::shared::SharedRings;
+use crate::shared::{RecordedPart, SharedRings};
 use crate::stop::{RemoteCalls, StoppedProcess, while_stopped};
 
 /// Where glibc keeps a thread's id, from the thread pointer; it is looked at whether it is there.
@@ -295,8 +295,8 @@ impl Installation {
 
     /// As if nobody had been reading for long. If it cannot be said, they find out.
     fn stop_recording(&self) {
-        for deadline in [control::DEADLINE, control::HEAP_DEADLINE] {
-            let _ = self.file.write_all_at(&0_u64.to_le_bytes(), deadline as u64);
+        for part in RecordedPart::ALL {
+            let _ = self.file.write_all_at(&0_u64.to_le_bytes(), part.deadline() as u64);
         }
     }
 

@@ -22,12 +22,14 @@ pub(crate) const PAGE_BYTES: u64 = 4096;
 
 /// The control page.
 pub(crate) mod control {
-    /// Nothing is recorded once the processor's counter is past this.
+    /// No copies are recorded once the processor's counter is past this.
     pub const DEADLINE: usize = 0;
     /// Records of threads without a ring, but for MPI calls.
     pub const LOST: usize = 8;
-    /// The same as [`DEADLINE`] for heap blocks, which are recorded in pauses too.
+    /// The same as [`DEADLINE`] for heap blocks …
     pub const HEAP_DEADLINE: usize = 24;
+    /// … and for MPI calls.
+    pub const CALLS_DEADLINE: usize = 40;
     /// What stands in the place of return addresses that the kernel has hooked; 0: not seen yet.
     pub const TRAMPOLINE: usize = 16;
     /// MPI calls of threads without a ring.

@@ -36,7 +36,7 @@ pub use layout::{MAX_RINGS, MOST_STACK_ARGUMENTS, RING_RECORD_BYTES};
 pub use memory::WritableMemory;
 pub use previous::{PreviousHook, PreviousHooks, find_previous};
 pub use rings::{RecordedCall, RingState, WholeCall, read_ring};
-pub use shared::{Drained, RecordLosses, SharedRings, Switch};
+pub use shared::{Drained, RecordLosses, RecordedPart, SharedRings, Switch};
 pub use taken_over::{MadeBefore, NotedBefore, ThreadBefore};
 
 /// Why nothing could be put into a process.

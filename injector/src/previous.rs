@@ -6,9 +6,10 @@ use std::io;
 
 use crate::code::{ENTRY_WORDS, MAGIC, MOST_HOOKS, TABLE_WORDS};
 use crate::counter::counter;
-use crate::layout::{PAGE_BYTES, control};
+use crate::layout::PAGE_BYTES;
 use crate::maps::{Area, areas};
 use crate::memory::WritableMemory;
+use crate::shared::RecordedPart;
 
 /// A slot that leads to code of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,8 +71,8 @@ fn table_of(memory: &WritableMemory, area: &Area) -> io::Result<Option<PreviousH
     memory.read(area.start + (TABLE_WORDS * 8) as u64, &mut bytes)?;
     // Without its shared memory nobody reads.
     let deadline = |at: usize| memory.word(shared.wrapping_add(at as u64)).unwrap_or(0);
-    // In a pause heap blocks are recorded all the same.
-    let deadline = deadline(control::DEADLINE).max(deadline(control::HEAP_DEADLINE));
+    // In a pause a part of it is recorded all the same.
+    let deadline = RecordedPart::ALL.map(|part| deadline(part.deadline())).into_iter().max().unwrap_or(0);
     let hooks = parse_entries(&bytes, area.start, area.end);
     Ok(Some(PreviousHooks { hooks, are_read: deadline > counter(), shared: vec![(shared, shared_bytes)] }))
 }

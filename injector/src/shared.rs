@@ -29,8 +29,32 @@ unsafe impl Sync for SharedMapping {}
 #[derive(Clone, Debug)]
 pub struct Switch {
     mapping: Arc<SharedMapping>,
-    is_off: Arc<AtomicBool>,
-    heap_is_off: Arc<AtomicBool>,
+    are_off: [Arc<AtomicBool>; RecordedPart::ALL.len()],
+}
+
+/// What code in a process records. Each is turned off and on by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RecordedPart {
+    /// Copies of memory.
+    Copies,
+    /// MPI calls.
+    Calls,
+    /// Heap blocks.
+    Heap,
+}
+
+impl RecordedPart {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Copies, Self::Calls, Self::Heap];
+
+    /// Where its deadline stands in the control page.
+    pub(crate) fn deadline(self) -> usize {
+        match self {
+            Self::Copies => control::DEADLINE,
+            Self::Calls => control::CALLS_DEADLINE,
+            Self::Heap => control::HEAP_DEADLINE,
+        }
+    }
 }
 
 /// See the [module](self).
@@ -112,43 +136,36 @@ impl SharedMapping {
 }
 
 impl Switch {
-    /// Nothing but heap blocks is recorded from now on.
-    pub fn turn_off(&self) {
-        self.is_off.store(true, Ordering::SeqCst);
-        self.set(control::DEADLINE, 0);
+    /// Nothing of this part is recorded from now on.
+    pub fn turn_off(&self, part: RecordedPart) {
+        self.off(part).store(true, Ordering::SeqCst);
+        self.set(part.deadline(), 0);
     }
 
-    /// No heap blocks are recorded from now on.
-    pub fn turn_heap_off(&self) {
-        self.heap_is_off.store(true, Ordering::SeqCst);
-        self.set(control::HEAP_DEADLINE, 0);
-    }
-
-    /// Takes that back, as [`turn_on`](Self::turn_on) does for the rest.
-    pub fn turn_heap_on(&self) {
-        self.heap_is_off.store(false, Ordering::SeqCst);
+    /// Takes that back: recording goes on when its time is set the next time.
+    pub fn turn_on(&self, part: RecordedPart) {
+        self.off(part).store(false, Ordering::SeqCst);
     }
 
     /// Nothing at all is recorded any more.
     pub fn end(&self) {
-        self.turn_off();
-        self.turn_heap_off();
+        RecordedPart::ALL.into_iter().for_each(|part| self.turn_off(part));
     }
 
-    /// Whether nothing but heap blocks is to be recorded.
-    pub fn is_off(&self) -> bool {
-        self.is_off.load(Ordering::SeqCst)
-    }
-
-    /// Takes that back: recording goes on when its time is set the next time.
-    pub fn turn_on(&self) {
-        self.is_off.store(false, Ordering::SeqCst);
+    /// Whether nothing of this part is to be recorded.
+    pub fn is_off(&self, part: RecordedPart) -> bool {
+        self.off(part).load(Ordering::SeqCst)
     }
 
     /// From now on nothing is recorded any more once the counter is past this, if it is not turned off.
     pub fn record_until(&self, counter: u64) {
-        self.set_unless(control::HEAP_DEADLINE, counter, &self.heap_is_off);
-        self.set_unless(control::DEADLINE, counter, &self.is_off);
+        for part in RecordedPart::ALL {
+            self.set_unless(part.deadline(), counter, self.off(part));
+        }
+    }
+
+    fn off(&self, part: RecordedPart) -> &AtomicBool {
+        &self.are_off[part as usize]
     }
 
     fn set_unless(&self, deadline: usize, counter: u64, is_off: &AtomicBool) {
@@ -164,8 +181,8 @@ impl Switch {
 
     /// Whether code in the process looks at the clock to see if it is to record: not where it is turned off, nor where it has found
     /// that the time is over.
-    pub fn is_asked(&self) -> bool {
-        self.mapping.word(control::DEADLINE).load(Ordering::SeqCst) != 0
+    pub fn is_asked(&self, part: RecordedPart) -> bool {
+        self.mapping.word(part.deadline()).load(Ordering::SeqCst) != 0
     }
 
     fn set(&self, deadline: usize, counter: u64) {
@@ -185,7 +202,7 @@ impl SharedRings {
             return Err(InjectError::Unknown("its shared memory is too short"));
         }
         let mapping = Arc::new(SharedMapping::of(file, shared_bytes(ring_bytes))?);
-        let switch = Switch { mapping, is_off: Arc::default(), heap_is_off: Arc::default() };
+        let switch = Switch { mapping, are_off: Default::default() };
         let states = vec![RingState::default(); MAX_RINGS];
         Ok(Self {
             switch,

@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt;
 
 use common::{RunningProgram, drain, record_for_long};
 use injector::{
-    HeapCall, HeapHook, HookKind, HookRequest, Installation, PassedEntry, RecordedCall, SharedRings,
-    SlotHook, install,
+    HeapCall, HeapHook, HookKind, HookRequest, Installation, PassedEntry, RecordedCall, RecordedPart,
+    SharedRings, SlotHook, install,
 };
 
 /// A program that asks for blocks through four slots and gives them back, itself or in a child of fork.
@@ -141,7 +141,9 @@ fn large_blocks_are_recorded_when_they_are_given_out_and_back_and_no_probe_of_th
     // The heap goes on in a pause.
     for is_paused in [false, true] {
         if is_paused {
-            shared.switch().turn_off();
+            for part in [RecordedPart::Copies, RecordedPart::Calls] {
+                shared.switch().turn_off(part);
+            }
             record_for_long(&shared);
         }
         let blocks = program.blocks(50);

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use common::{RunningProgram, drain, record_for_long};
 use injector::{
-    CompletedHandles, HookKind, HookRequest, Installation, MadeBefore, MadeHandle, NotedCall, SharedRings,
-    SlotHook, ThreadBefore, counter, find_previous, install,
+    CompletedHandles, HookKind, HookRequest, Installation, MadeBefore, MadeHandle, NotedCall, RecordedPart,
+    SharedRings, SlotHook, ThreadBefore, counter, find_previous, install,
 };
 
 /// A program that calls through four slots: `copy` in two threads, `outer` calls `copy` within, `all` takes ten arguments, and it
@@ -124,6 +124,12 @@ fn put_in(program: &Program) -> (Installation, SharedRings) {
     let installation = install(&request, |_| Ok(())).expect("ours to change");
     let shared = SharedRings::open(installation.file(), request.ring_bytes).expect("it was made so");
     (installation, shared)
+}
+
+/// Copies are recorded, and calls of `all` whole.
+fn put_in_both(program: &Program) -> SharedRings {
+    let hook = WholeHook { may_be_nested: true, ..WholeHook::default() };
+    put_in_whole(program, &[(program.all, hook)])
 }
 
 /// The same, with calls through other slots recorded whole.
@@ -245,18 +251,18 @@ fn a_thread_goes_on_from_what_others_have_counted_and_from_a_handle_that_nobody_
 
 #[test]
 fn when_nobody_reads_any_more_no_call_looks_at_the_clock_until_somebody_does_and_all_are_counted() {
-    for letter in ["c", "a"] {
+    for (letter, part) in [("c", RecordedPart::Copies), ("a", RecordedPart::Calls)] {
         let mut program = Program::start();
         let hook = WholeHook { may_be_nested: true, ..WholeHook::default() };
         let mut shared = put_in_whole(&program, &[(program.all, hook)]);
         program.ask("a1");
         shared.switch().record_until(counter() + 1);
-        assert!(shared.switch().is_asked(), "nobody has called anything since");
+        assert!(shared.switch().is_asked(part), "nobody has called anything since");
         program.ask(&format!("{letter}3"));
-        assert!(!shared.switch().is_asked(), "{letter}");
+        assert!(!shared.switch().is_asked(part), "{letter}");
         assert_eq!(drain(&mut shared), []);
         program.ask("a3");
-        assert!(!shared.switch().is_asked(), "{letter}");
+        assert!(!shared.switch().is_asked(part), "{letter}");
         record_for_long(&shared);
         program.ask("a1");
         let records = drain(&mut shared);
@@ -321,10 +327,10 @@ fn what_a_call_has_stored_comes_with_the_next_one_wherever_it_lies() {
             let expected = if n % 4 == 3 { None } else { Some((30, handle)) };
             assert_eq!(whole.made, expected, "call {n}");
         }
-        shared.switch().turn_off();
+        shared.switch().turn_off(RecordedPart::Calls);
         program.ask("m10");
         record_for_long(&shared);
-        shared.switch().turn_on();
+        shared.switch().turn_on(RecordedPart::Calls);
         record_for_long(&shared);
         program.ask("m1");
         let first = drain(&mut shared)[0].whole.expect("a whole call");
@@ -392,6 +398,46 @@ fn a_full_ring_counts_what_it_loses_and_goes_on_when_there_is_room() {
     assert_eq!(drain(&mut shared).len(), 7);
 }
 
+/// Copies that nobody reads leave room for calls, and lost ones are counted by what they are of.
+#[test]
+fn a_ring_that_is_full_of_copies_has_room_for_calls() {
+    let mut program = Program::start();
+    let mut shared = put_in_both(&program);
+    record_for_long(&shared);
+    program.ask("c50000");
+    program.ask("a100");
+    let lost = shared.lost();
+    let records = drain(&mut shared);
+    let calls = records.iter().filter(|record| record.whole.is_some()).count();
+    assert!(lost.movements > 0 && lost.calls == 0, "{lost:?}");
+    // Each of the calls copies once itself.
+    assert_eq!((calls, (records.len() - calls) as u64 + lost.movements), (100, 50_100));
+    // As many calls as there is room for, and more.
+    program.ask("a50000");
+    let calls = drain(&mut shared).iter().filter(|record| record.whole.is_some()).count() as u64;
+    let lost = shared.lost();
+    assert!(lost.calls > 0 && calls + lost.calls == 50_000, "{calls} and {lost:?}");
+}
+
+#[test]
+fn calls_are_recorded_while_copies_are_not_and_the_other_way_round() {
+    let mut program = Program::start();
+    let mut shared = put_in_both(&program);
+    record_for_long(&shared);
+    for off in [RecordedPart::Copies, RecordedPart::Calls] {
+        shared.switch().turn_off(off);
+        record_for_long(&shared);
+        program.ask("c3");
+        program.ask("a5");
+        let records = drain(&mut shared);
+        let calls = records.iter().filter(|record| record.whole.is_some()).count();
+        let expected = if off == RecordedPart::Copies { (0, 5) } else { (3 + 5, 0) };
+        assert_eq!((records.len() - calls, calls), expected, "{off:?}");
+        shared.switch().turn_on(off);
+        record_for_long(&shared);
+    }
+}
+
 #[test]
 fn what_was_left_behind_is_found_and_whether_it_is_read() {
     let mut program = Program::start();
@@ -403,7 +449,9 @@ fn what_was_left_behind_is_found_and_whether_it_is_read() {
     let now: Vec<(u64, u64)> = installation.slots().collect();
     let originals: Vec<Option<u64>> = now.iter().map(|(slot, value)| left.original(*slot, *value)).collect();
     assert_eq!(originals, [Some(program.copy.1), Some(program.outer.1)]);
-    shared.switch().turn_off();
+    for part in [RecordedPart::Copies, RecordedPart::Calls] {
+        shared.switch().turn_off(part);
+    }
     assert!(find_previous(program.pid()).expect("it runs").are_read, "in a pause the heap is");
     shared.switch().end();
     assert!(!find_previous(program.pid()).expect("it runs").are_read);

@@ -8,7 +8,7 @@ use crate::job::process::Who;
 use crate::tape::input::Start;
 
 /// Version of the JSON form.
-pub const REPORT_SCHEMA: u32 = 3;
+pub const REPORT_SCHEMA: u32 = 4;
 
 /// Everything that is to be said at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -383,6 +383,7 @@ mod tests {
     use super::super::mismatch::OPEN_NS;
     use super::*;
     use crate::mpi::calls::row;
+    use crate::mpi::operations::ReductionOp;
     use crate::tape::plan::DatatypeGroup;
 
     const WORLD: u32 = 0;
@@ -471,8 +472,8 @@ mod tests {
             (rooted("MPI_Bcast", 0), rooted("MPI_Bcast", 1)),
             (Signature::of(row("MPI_Barrier").unwrap()), Signature::of(row("MPI_Ibarrier").unwrap())),
             (
-                Signature { op: Some(3), ..rooted("MPI_Reduce", 0) },
-                Signature { op: Some(1), ..rooted("MPI_Reduce", 0) },
+                Signature { op: ReductionOp::named("MPI_SUM"), ..rooted("MPI_Reduce", 0) },
+                Signature { op: ReductionOp::named("MPI_MAX"), ..rooted("MPI_Reduce", 0) },
             ),
             (
                 Signature { in_place: Some(true), ..Signature::of(row("MPI_Allreduce").unwrap()) },

@@ -1,6 +1,7 @@
 //! What of a collective call must be the same in all ranks that make it.
 
 use crate::mpi::calls::{CallRow, Form};
+use crate::mpi::operations::ReductionOp;
 use crate::tape::plan::DatatypeGroup;
 
 /// What must be the same in all members, as far as it is known.
@@ -12,8 +13,8 @@ pub(crate) struct Signature {
     /// Whether it is given MPI_IN_PLACE; only where all or none must.
     pub in_place: Option<bool>,
     pub root: Option<i32>,
-    /// One that MPI has from the beginning, as the same number in all ranks.
-    pub op: Option<i64>,
+    /// One that MPI has from the beginning.
+    pub op: Option<ReductionOp>,
     pub count: Option<i32>,
     /// Of what must be of the same length everywhere.
     pub bytes: Option<u64>,
@@ -27,29 +28,6 @@ fn group_name(group: DatatypeGroup) -> &'static str {
         DatatypeGroup::FloatingPoint => "floating-point",
         DatatypeGroup::Complex => "complex",
     }
-}
-
-/// A reduction operation by its number; of Open MPI only that is known.
-fn op_name(op: i64) -> String {
-    const MPICH_FIRST: i64 = 0x5800_0001;
-    const MPICH: [&str; 14] = [
-        "MPI_MAX",
-        "MPI_MIN",
-        "MPI_SUM",
-        "MPI_PROD",
-        "MPI_LAND",
-        "MPI_BAND",
-        "MPI_LOR",
-        "MPI_BOR",
-        "MPI_LXOR",
-        "MPI_BXOR",
-        "MPI_MINLOC",
-        "MPI_MAXLOC",
-        "MPI_REPLACE",
-        "MPI_NO_OP",
-    ];
-    let name = usize::try_from(op - MPICH_FIRST).ok().and_then(|at| MPICH.get(at));
-    name.map_or_else(|| format!("{op:#x}"), |name| (*name).to_owned())
 }
 
 impl Signature {
@@ -79,7 +57,7 @@ impl Signature {
         let count = self.count.map(|count| ("count", count.to_string()));
         let bytes = self.bytes.map(|bytes| ("bytes", bytes.to_string()));
         let group = self.group.map(|group| ("datatype", group_name(group).to_owned()));
-        let op = self.op.map(|op| ("op", op_name(op)));
+        let op = self.op.map(|op| ("op", op.name().to_owned()));
         let all = in_place.into_iter().chain(root).chain(count).chain(bytes).chain(group).chain(op);
         all.map(|(name, value)| (name.to_owned(), value)).collect()
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::tape::input::MpiFacts;
 use crate::tape::plan::MpiKind;
-use crate::tape::plan::{Datatype, Plan, PlannedFile};
+use crate::tape::plan::{Datatype, NamedObject, Plan, PlannedFile};
 use crate::tape::wire::FileId;
 
 /// `MPI_COMM_WORLD` of MPICH.
@@ -28,7 +28,10 @@ pub(crate) struct Builtin {
 impl Libraries {
     /// Takes what a plan says of its files.
     pub fn learn(&mut self, plan: &Plan) {
-        let with_mpi = plan.files.iter().filter(|file| file.mpi.is_some() || !file.datatypes.is_empty());
+        let has_objects = |file: &&PlannedFile| {
+            file.mpi.is_some() || !file.datatypes.is_empty() || !file.operations.is_empty()
+        };
+        let with_mpi = plan.files.iter().filter(has_objects);
         self.files.extend(with_mpi.map(|file| (file.id, (file.clone(), file.own))));
     }
 
@@ -40,6 +43,11 @@ impl Libraries {
     /// Datatypes whose addresses are handles, by file.
     pub fn datatypes(&self) -> impl Iterator<Item = (FileId, &[Datatype])> {
         self.files.values().map(|(file, _)| (file.id, &file.datatypes[..]))
+    }
+
+    /// Reduction operations whose addresses are handles, by file.
+    pub fn operations(&self) -> impl Iterator<Item = (FileId, &[NamedObject])> {
+        self.files.values().map(|(file, _)| (file.id, &file.operations[..]))
     }
 
     /// Handles of a process that has mapped these files; `code_start`: where a file's first byte would be.
@@ -79,23 +87,6 @@ impl Builtin {
         match self.kind {
             MpiKind::OpenMpi => word,
             MpiKind::Mpich => word & u64::from(u32::MAX),
-        }
-    }
-
-    /// A number for an operation that MPI has from the beginning, the same in all processes of a program; `None`: it may be
-    /// one that the program has made.
-    pub fn op_number(&self, op: u64) -> Option<i64> {
-        /// MPICH: which kind of object it is, and that it is there from the beginning.
-        const KIND: u64 = 0xff00_0000;
-        const BUILTIN: u64 = 0x5800_0000;
-        /// Open MPI: objects of the library are no farther from each other.
-        const NEAR: u64 = 1 << 20;
-        match self.kind {
-            MpiKind::Mpich => Some(self.handle(op) as i64).filter(|op| *op as u64 & KIND == BUILTIN),
-            MpiKind::OpenMpi => {
-                let is_near = op.abs_diff(self.comm_world) < NEAR;
-                is_near.then(|| op.wrapping_sub(self.comm_world) as i64)
-            }
         }
     }
 

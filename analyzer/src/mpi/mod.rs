@@ -5,4 +5,5 @@ pub mod calls;
 pub(crate) mod datatypes;
 pub(crate) mod error_classes;
 pub(crate) mod handles;
+pub(crate) mod operations;
 pub(crate) mod status;

@@ -45,6 +45,18 @@ pub struct PlannedFile {
     /// Datatypes of an MPI library that are in it, if their addresses are handles.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub datatypes: Vec<Datatype>,
+    /// Reduction operations of an MPI library that are in it, if their addresses are handles; by the standard's names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub operations: Vec<NamedObject>,
+}
+
+/// An object whose address is a handle.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct NamedObject {
+    /// Distance from where the file's first byte would be if all of it were mapped as its code is.
+    pub object: u64,
+    /// What the MPI standard calls it.
+    pub name: String,
 }
 
 /// Objects of an MPI library whose addresses are handles. A program may have copies of its own, which

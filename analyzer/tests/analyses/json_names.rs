@@ -259,7 +259,7 @@ fn other_evidence_has_the_fields_that_it_has() {
 fn a_report_has_the_fields_that_it_has() {
     let report = json(Pipeline::new(Options::default()).report());
     assert_eq!(keys(&report), ["ended", "findings", "schema", "session", "statistics", "thresholds"]);
-    assert_eq!((&report["schema"], REPORT_SCHEMA), (&Value::from(3), 3));
+    assert_eq!((&report["schema"], REPORT_SCHEMA), (&Value::from(4), 4));
 }
 
 #[test]

@@ -5,7 +5,8 @@ use analyzer::input::{
     Quantiles, Start, StrangerCost, Symbol, UnrecordedHits,
 };
 use analyzer::plan::{
-    Datatype, LeftOut, MpiObjects, Plan, PlannedFile, Probe, ProbeClass, ProbePlace, Read, ReadCount, Results,
+    Datatype, LeftOut, MpiObjects, NamedObject, Plan, PlannedFile, Probe, ProbeClass, ProbePlace, Read,
+    ReadCount, Results,
 };
 use analyzer::tape::Digest;
 use analyzer::wire::{FileId, HEADER_WORDS, MAX_WORDS, RawRecord};
@@ -132,6 +133,10 @@ fn plan() -> impl Strategy<Value = Input> {
             }),
             datatypes: (id.inode % 3 == 0)
                 .then_some(Datatype { object: id.inode, size_bytes: id.inode as u8, group: None })
+                .into_iter()
+                .collect(),
+            operations: (id.inode % 5 == 0)
+                .then(|| NamedObject { object: id.inode, name: "MPI_SUM".into() })
                 .into_iter()
                 .collect(),
         },

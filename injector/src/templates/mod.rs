@@ -41,6 +41,7 @@ global_asm!(
     TAIL = const header::TAIL,
     DATA = const header::DATA,
     DEADLINE = const control::DEADLINE,
+    CALLS_DEADLINE = const control::CALLS_DEADLINE,
     HEAP_DEADLINE = const control::HEAP_DEADLINE,
     HEAP_CALL = const data::HEAP_CALL,
     LEAST_BYTES = const data::LEAST_BYTES,

@@ -17,7 +17,7 @@ macro_rules! whole_text {
             "mov r11, qword ptr [rip + .Ldms_whole_data + {SHARED}]\n",
             // It is noted all the same, as later than any time until which somebody reads.
             "mov rax, -1\n",
-            "cmp qword ptr [r11 + {DEADLINE}], 0\n",
+            "cmp qword ptr [r11 + {CALLS_DEADLINE}], 0\n",
             "je .Ldms_whole_timed\n",
             "mov r8, rdx\n",
             "rdtsc\n",
@@ -39,10 +39,10 @@ macro_rules! whole_text {
             // Nobody asks: what this call stores is not read at the next one either.
             "mov r11, qword ptr [rip + .Ldms_whole_data + {SHARED}]\n",
             "mov rax, qword ptr [rsp]\n",
-            "cmp rax, qword ptr [r11 + {DEADLINE}]\n",
+            "cmp rax, qword ptr [r11 + {CALLS_DEADLINE}]\n",
             "jb .Ldms_whole_is_recorded\n",
             "mov qword ptr [r9 + {MADE_AT}], 0\n",
-            nobody_reads!("{DEADLINE}", ".Ldms_whole_restore_three"),
+            nobody_reads!("{CALLS_DEADLINE}", ".Ldms_whole_restore_three"),
             ".Ldms_whole_is_recorded:\n",
             // Where this one will store something: rax, kept on the stack, above what the one before has stored.
             "push 0\n",
@@ -166,7 +166,7 @@ macro_rules! whole_text {
             "push 0\n",
             "mov rax, qword ptr [rsp + 8]\n",
             "mov r11, qword ptr [rip + .Ldms_whole_data + {SHARED}]\n",
-            "cmp rax, qword ptr [r11 + {DEADLINE}]\n",
+            "cmp rax, qword ptr [r11 + {CALLS_DEADLINE}]\n",
             "jae .Ldms_whole_restore\n",
             // rax: the counter; on the stack a handle; r8: whether it is nested, and above who made the handle.
             ".Ldms_whole_noted:\n",
@@ -241,7 +241,7 @@ macro_rules! whole_text {
             "inc qword ptr [r9 + {LOST_CALLS}]\n",
             "jmp .Ldms_whole_restore\n",
             ".Ldms_whole_none:\n",
-            "cmp rax, qword ptr [r11 + {DEADLINE}]\n",
+            "cmp rax, qword ptr [r11 + {CALLS_DEADLINE}]\n",
             "jae .Ldms_whole_restore_three\n",
             "lock inc qword ptr [r11 + {CONTROL_LOST_CALLS}]\n",
             "jmp .Ldms_whole_restore_three\n",

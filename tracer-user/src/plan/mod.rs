@@ -151,6 +151,7 @@ fn numbered(part: PlanPart, files: &[File<'_>], first_id: u32) -> Plan {
             own: f.role.is_own(),
             mpi: f.mpi_objects(),
             datatypes: f.datatypes(),
+            operations: f.operations(),
         })
         .collect();
     Plan { files, probes, left_out }

@@ -1,6 +1,6 @@
 //! What each planner is given and gives.
 
-use analyzer::plan::{Datatype, LeftOut, MpiObjects, Probe, ProbeClass, ProbePlace};
+use analyzer::plan::{Datatype, LeftOut, MpiObjects, NamedObject, Probe, ProbeClass, ProbePlace};
 
 use super::facts::FileImage;
 use super::role::FileRole;
@@ -44,10 +44,15 @@ impl File<'_> {
     }
 
     pub fn datatypes(&self) -> Vec<Datatype> {
-        if !self.role.is_mpi() && !self.role.is_own() {
-            return Vec::new();
-        }
-        elf::datatypes(&self.elf)
+        if self.may_have_objects() { elf::datatypes(&self.elf) } else { Vec::new() }
+    }
+
+    pub fn operations(&self) -> Vec<NamedObject> {
+        if self.may_have_objects() { elf::operations(&self.elf) } else { Vec::new() }
+    }
+
+    fn may_have_objects(&self) -> bool {
+        self.role.is_mpi() || self.role.is_own()
     }
 
     pub fn left_out(&self, at: Option<u64>, what: impl Into<String>, reason: impl Into<String>) -> LeftOut {

@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap;
 
 use crate::mpi::datatypes::Datatypes;
 use crate::mpi::handles::{Builtin, Libraries};
+use crate::mpi::operations::Operations;
 use crate::tape::input::ProcessFacts;
 use crate::tape::wire::FileId;
 
@@ -17,6 +18,7 @@ pub(super) struct MpiProcess {
     pub pid_namespace: u64,
     pub builtin: Option<Builtin>,
     pub datatypes: Datatypes,
+    pub operations: Operations,
     /// It was seen to begin with MPI, and nothing of it was missed since.
     pub is_complete: bool,
 }
@@ -41,7 +43,8 @@ impl MpiProcess {
     pub fn look_up(&mut self, libraries: &Libraries, code_start: impl Fn(FileId) -> Option<u64>) {
         if let Some(builtin) = libraries.builtin(&code_start) {
             self.builtin = Some(builtin);
-            self.datatypes = Datatypes::new(libraries, code_start);
+            self.datatypes = Datatypes::new(libraries, &code_start);
+            self.operations = Operations::new(libraries, code_start);
         }
     }
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use analyzer::wire::FileId;
 use injector::{
-    HeapCall, HeapHook, HookKind, HookRequest, MadeHandle, MappedPlaces, NotedCall, SharedRings, SlotHook,
-    Switch, counter,
+    HeapCall, HeapHook, HookKind, HookRequest, MadeHandle, MappedPlaces, NotedCall, RecordedPart,
+    SharedRings, SlotHook, Switch, counter,
 };
 use rustc_hash::FxHashMap;
 
@@ -108,15 +108,14 @@ pub struct FastEngine {
     files: Vec<FileSlots>,
     hooks: HookTable,
     probes: BTreeSet<u32>,
-    /// Those of them that are of heap blocks.
-    heap: BTreeSet<u32>,
+    /// What each of them records.
+    parts: BTreeMap<u32, RecordedPart>,
     /// What was known of each process when code was put into it.
     known: BTreeMap<u32, ProcessSlots>,
     processes: BTreeMap<u32, FastProcess>,
     /// Slots of those that are watched.
     slots: BTreeMap<u32, u32>,
-    is_paused: bool,
-    heap_is_off: bool,
+    off: BTreeSet<RecordedPart>,
 }
 
 struct FastProcess {
@@ -151,7 +150,7 @@ impl FastEngine {
                 return SlotsInUse { unsure, ..SlotsInUse::refused(&format!("process {pid}: {error}")) };
             }
         }
-        self.heap = self.heap_probes().intersection(&fast).copied().collect();
+        self.parts = self.parts_of(&fast);
         self.probes.clone_from(&fast);
         SlotsInUse { probes: fast, kernel, ..SlotsInUse::default() }
     }
@@ -169,7 +168,7 @@ impl FastEngine {
         let decoder = CallDecoder { pid, meanings: Arc::clone(&self.hooks.meanings), first_bytes };
         let request = HookRequest { pid, hooks, ring_bytes: self.ring_bytes };
         let slot = self.slots.get(&pid).copied();
-        let (is_paused, heap_is_off) = (self.is_paused, self.heap_is_off);
+        let off = self.off.clone();
         let holder = match &mut self.holder {
             Some(holder) => holder,
             none => none.insert(SlotHolder::start(self.place).map_err(|error| error.to_string())?),
@@ -186,7 +185,7 @@ impl FastEngine {
             };
             let put_in = new.insert(put_in);
             // Whoever reads must know of it before anything is recorded: else that comes too late.
-            if let Some(mut ring) = slot.and_then(|slot| put_in.begin(slot, is_paused, heap_is_off)) {
+            if let Some(mut ring) = slot.and_then(|slot| put_in.begin(slot, &off)) {
                 let until = counter().saturating_add(FIRST_STEPS);
                 ring.until = until;
                 steps.begin(ring);
@@ -238,12 +237,22 @@ impl FastEngine {
         file.sites.iter().any(|site| self.probes.contains(&site.probe)) || file.slots.iter().any(is_fast_call)
     }
 
-    fn heap_probes(&self) -> BTreeSet<u32> {
-        let probe = |slot: &TableSlot| match slot.purpose {
-            SlotPurpose::Heap(heap) => Some(heap.probe),
-            _ => None,
+    fn parts_of(&self, probes: &BTreeSet<u32>) -> BTreeMap<u32, RecordedPart> {
+        let part = |slot: &TableSlot| match slot.purpose {
+            SlotPurpose::Heap(heap) => Some((heap.probe, RecordedPart::Heap)),
+            SlotPurpose::Call { probe, .. } => Some((probe, RecordedPart::Calls)),
+            SlotPurpose::Copies | SlotPurpose::Tells => None,
         };
-        self.files.iter().flat_map(|file| &file.slots).filter_map(probe).collect()
+        let mut parts: BTreeMap<u32, RecordedPart> =
+            probes.iter().map(|probe| (*probe, RecordedPart::Copies)).collect();
+        let told = self.files.iter().flat_map(|file| &file.slots).filter_map(part);
+        parts.extend(told.filter(|(probe, _)| probes.contains(probe)));
+        parts
+    }
+
+    /// What some of these probes record.
+    fn parts_with(&self, probes: &BTreeSet<u32>) -> BTreeSet<RecordedPart> {
+        probes.iter().filter_map(|probe| self.parts.get(probe)).copied().collect()
     }
 
     /// Where a process notes its calls, in its own space.
@@ -269,7 +278,8 @@ impl FastEngine {
         let processes: Vec<ProcessSlots> = others.chain([process.clone()]).collect();
         let mut choice = choose_engines(&self.files, &processes);
         // Blocks are seen by the kernel as well.
-        if !self.probes.difference(&self.heap).all(|probe| choice.fast.contains(probe)) {
+        let is_needed = |probe: &&u32| self.parts.get(probe) != Some(&RecordedPart::Heap);
+        if !self.probes.iter().filter(is_needed).all(|probe| choice.fast.contains(probe)) {
             return Err("where some of its slots lead is not known yet".to_owned());
         }
         let used = choice.slots.remove(&pid).unwrap_or_default();
@@ -288,7 +298,7 @@ impl FastEngine {
     /// A process is watched from now on: what it records is to be read, as of a slot.
     pub fn begin(&mut self, pid: u32, slot: u32) -> Option<FastRing> {
         self.slots.insert(pid, slot);
-        self.processes.get_mut(&pid)?.begin(slot, self.is_paused, self.heap_is_off)
+        self.processes.get_mut(&pid)?.begin(slot, &self.off)
     }
 
     /// A process is not watched any more.
@@ -304,36 +314,26 @@ impl FastEngine {
         &self.probes
     }
 
-    /// These probes are to be out: then all of ours are, which are cheap one by one and go together, but that heap blocks
-    /// go for themselves. Which these are.
+    /// These probes are to be out: then all of ours are that record the same, which are cheap one by one. Which these are.
     pub fn detach(&mut self, probes: &BTreeSet<u32>) -> BTreeSet<u32> {
-        let mut detached = BTreeSet::new();
-        if probes.iter().any(|probe| self.can_pause(*probe)) {
-            detached.extend(self.probes.difference(&self.heap));
-            self.is_paused = true;
-        }
-        if !self.heap.is_disjoint(probes) {
-            detached.extend(&self.heap);
-            self.heap_is_off = true;
-        }
+        let off = self.parts_with(probes);
+        let detached = self.parts.iter().filter(|(_, part)| off.contains(part)).map(|(probe, _)| *probe);
+        let detached = detached.collect();
+        self.off.extend(off);
         self.switch_all();
         detached
     }
 
     /// These are to be in again, with those that went with them.
     pub fn reattach(&mut self, probes: &BTreeSet<u32>) {
-        self.is_paused &= !probes.iter().any(|probe| self.can_pause(*probe));
-        self.heap_is_off &= self.heap.is_disjoint(probes);
+        let on = self.parts_with(probes);
+        self.off.retain(|part| !on.contains(part));
         self.switch_all();
-    }
-
-    fn can_pause(&self, probe: u32) -> bool {
-        self.probes.contains(&probe) && !self.heap.contains(&probe)
     }
 
     fn switch_all(&self) {
         let open = self.processes.values().filter(|process| !process.is_closed.load(Ordering::Acquire));
-        open.for_each(|process| process.switch_as(self.is_paused, self.heap_is_off));
+        open.for_each(|process| process.switch_as(&self.off));
     }
 
     /// Nothing is recorded any more; what is in the rings can still be read.
@@ -353,20 +353,18 @@ impl FastEngine {
 
 impl FastProcess {
     /// What is to be read of it; none, if somebody does already.
-    fn begin(&mut self, slot: u32, is_paused: bool, heap_is_off: bool) -> Option<FastRing> {
+    fn begin(&mut self, slot: u32, off: &BTreeSet<RecordedPart>) -> Option<FastRing> {
         let (shared, decoder) = self.ring.take()?;
-        self.switch_as(is_paused, heap_is_off);
+        self.switch_as(off);
         Some(FastRing { slot, shared, decoder, is_closed: Arc::clone(&self.is_closed), until: 0 })
     }
 
-    fn switch_as(&self, is_paused: bool, heap_is_off: bool) {
-        match is_paused {
-            true => self.switch.turn_off(),
-            false => self.switch.turn_on(),
-        }
-        match heap_is_off {
-            true => self.switch.turn_heap_off(),
-            false => self.switch.turn_heap_on(),
+    fn switch_as(&self, off: &BTreeSet<RecordedPart>) {
+        for part in RecordedPart::ALL {
+            match off.contains(&part) {
+                true => self.switch.turn_off(part),
+                false => self.switch.turn_on(part),
+            }
         }
     }
 
@@ -460,21 +458,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heap_blocks_go_on_while_copies_and_calls_are_out_and_the_other_way_round() {
+    fn copies_calls_and_heap_blocks_are_turned_off_and_on_each_by_itself() {
+        use RecordedPart::{Calls, Copies, Heap};
         let set = |ids: &[u32]| ids.iter().copied().collect::<BTreeSet<u32>>();
-        let mut engine =
-            FastEngine { probes: set(&[1, 2, 3, 4]), heap: set(&[3, 4]), ..FastEngine::default() };
-        let state = |engine: &FastEngine| (engine.is_paused, engine.heap_is_off);
+        let parts = BTreeMap::from([(1, Copies), (2, Copies), (3, Heap), (4, Heap), (5, Calls)]);
+        let mut engine = FastEngine { parts, ..FastEngine::default() };
         assert_eq!(engine.detach(&set(&[2, 9])), set(&[1, 2]), "they go together");
-        assert_eq!(state(&engine), (true, false));
+        assert_eq!(engine.off, BTreeSet::from([Copies]));
         assert_eq!(engine.detach(&set(&[4])), set(&[3, 4]));
-        assert_eq!(state(&engine), (true, true));
+        assert_eq!(engine.detach(&set(&[5])), set(&[5]));
+        assert_eq!(engine.off, BTreeSet::from([Copies, Calls, Heap]));
         engine.reattach(&set(&[1]));
-        assert_eq!(state(&engine), (false, true));
         engine.reattach(&set(&[9]));
-        assert_eq!(state(&engine), (false, true));
-        engine.reattach(&set(&[3]));
-        assert_eq!(state(&engine), (false, false));
+        assert_eq!(engine.off, BTreeSet::from([Calls, Heap]));
+        engine.reattach(&set(&[3, 5]));
+        assert_eq!(engine.off, BTreeSet::new());
         assert_eq!(engine.detach(&set(&[9])), set(&[]));
     }
 }

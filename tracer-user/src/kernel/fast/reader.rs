@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use analyzer::wire::RawRecord;
-use injector::{CounterClock, CounterPair, RecordLosses, SharedRings, counter};
+use injector::{CounterClock, CounterPair, RecordLosses, RecordedPart, SharedRings, counter};
 
 use super::decoder::CallDecoder;
 
@@ -72,9 +72,10 @@ impl FastReaders {
         let until = counter().saturating_add(clock.steps(TRUST));
         for open in &mut self.rings {
             let switch = open.ring.shared.switch();
-            let has_stopped = open.until != 0 && counter() > open.until && !switch.is_off();
+            let is_off = switch.is_off(RecordedPart::Copies) && switch.is_off(RecordedPart::Calls);
+            let has_stopped = open.until != 0 && counter() > open.until && !is_off;
             open.gaps += u64::from(has_stopped);
-            open.until = if switch.is_off() { 0 } else { until };
+            open.until = if is_off { 0 } else { until };
             switch.record_until(until);
         }
     }

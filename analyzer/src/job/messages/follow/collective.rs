@@ -86,7 +86,8 @@ impl Follower {
         let buffer = at(Arg::BufferOrInPlace).and_then(|at| call.word(at));
         signature.in_place = buffer.map(|buffer| builtin.is_in_place(buffer));
         signature.root = at(Arg::Root).and_then(|at| call.integer(at));
-        signature.op = at(Arg::Op).and_then(|at| call.word(at)).and_then(|op| builtin.op_number(op));
+        signature.op =
+            at(Arg::Op).and_then(|at| call.word(at)).and_then(|op| process.operations.get(builtin.kind, op));
         if let Some((count, datatype)) = call.row.same_everywhere() {
             signature.count = call.integer(count);
             let size = call.word(datatype).and_then(|of| process.datatypes.size_bytes(builtin.kind, of));
