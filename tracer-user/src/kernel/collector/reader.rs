@@ -8,8 +8,9 @@ use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 
 use crate::kernel::rings::KernelRing;
 
-/// Records taken from one ring at a time; what is beyond waits for the next time.
-const MAX_TAKEN: usize = 1 << 17;
+/// What the shortest record takes of a ring, with what the kernel notes of it. So many fit into the ring: all that is there when a
+/// look begins is taken by it, whatever comes meanwhile.
+const LEAST_RECORD_BYTES: usize = 32;
 /// A ring that is found filled up to no more than this part can wait longer for the next time.
 const FEW: usize = 64;
 /// Records are about this long.
@@ -25,6 +26,8 @@ struct RingBatch {
 pub(in crate::kernel) struct RingReader {
     slot: u32,
     ring: RingBuffer<'static>,
+    /// Of one look: as many as the ring can hold.
+    most_taken: usize,
     few_records: usize,
     found: Rc<RefCell<RingBatch>>,
 }
@@ -42,9 +45,10 @@ impl RingReader {
             }
             0
         })?;
-        let few_records = ring.map.max_entries() as usize / RECORD_BYTES / FEW;
+        let ring_bytes = ring.map.max_entries() as usize;
+        let (most_taken, few_records) = (ring_bytes / LEAST_RECORD_BYTES, ring_bytes / RECORD_BYTES / FEW);
         // The ring keeps the kernel's map alive through its own mapping.
-        Ok(Self { slot: ring.slot, ring: builder.build()?, few_records, found })
+        Ok(Self { slot: ring.slot, ring: builder.build()?, most_taken, few_records, found })
     }
 
     pub(super) fn slot(&self) -> u32 {
@@ -62,7 +66,7 @@ impl RingReader {
         spare: impl FnOnce() -> Vec<RawRecord>,
     ) -> (Option<Vec<RawRecord>>, u64) {
         // An error can only come from the callback, and that has none.
-        self.ring.consume_raw_n(MAX_TAKEN);
+        self.ring.consume_raw_n(self.most_taken);
         let mut found = self.found.borrow_mut();
         let unreadable = std::mem::take(&mut found.unreadable);
         let found_any = !found.records.is_empty();
