@@ -31,7 +31,7 @@ pub struct Statistics {
     pub late_records: u64,
     /// Lost records of movements.
     pub lost_movements: u64,
-    /// Lost records of MPI calls, and those that may have been.
+    /// Lost records of MPI calls and of process life, and those that may have been.
     #[serde(default)]
     pub lost_calls: u64,
     /// Lost records of memory and process life.
@@ -134,7 +134,7 @@ pub struct ProcessStatistics {
     pub mpi_calls: u64,
     /// Lost records of movements.
     pub lost_movements: u64,
-    /// Lost records of MPI calls, and those that may have been.
+    /// Lost records of MPI calls and of process life, and those that may have been.
     #[serde(default)]
     pub lost_calls: u64,
     /// Lost records of memory and process life.

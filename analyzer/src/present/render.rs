@@ -130,7 +130,7 @@ pub(crate) fn basis(t: &Thresholds, s: &Statistics) -> String {
             out,
             "Losses: {} records were lost{} and {} came late; {} operations were left out because of that.",
             count_text(s.lost()),
-            if s.lost_calls == 0 && s.lost_state == 0 { " (none of MPI calls)" } else { "" },
+            if s.lost_calls == 0 { " (none of MPI calls)" } else { "" },
             s.late_records,
             count_text(t.uncounted)
         );

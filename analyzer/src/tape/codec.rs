@@ -460,9 +460,11 @@ impl Decoder {
         let pid = self.read_order();
         let (from_ns, to_ns) = (self.read_order(), self.read_order());
         let (movements, state) = (self.read_order(), self.read_order());
-        // Of an older tape any of them may have been of a call.
-        let (movements, calls) =
-            if pid & TELLS_CALLS == 0 { (0, movements) } else { (movements, self.read_order()) };
+        // Of an older tape any of them may have been of a call, or of the life of its process.
+        let (movements, calls) = match pid & TELLS_CALLS {
+            0 => (0, movements.max(u64::from(state > 0))),
+            _ => (movements, self.read_order()),
+        };
         let pid = u32::try_from(pid & !TELLS_CALLS).map_err(|_| Malformed)?;
         Ok(Loss { pid, from_ns, to_ns, movements, calls, state })
     }

@@ -204,7 +204,8 @@ pub struct Loss {
     pub to_ns: u64,
     /// Lost records of movements; [`Loss::UNKNOWN`]: nobody knows how many.
     pub movements: u64,
-    /// Lost records of MPI calls, and those that may have been; [`Loss::UNKNOWN`]: nobody knows how many.
+    /// Lost records of MPI calls and of process life, and those that may have been: what the process has called is not known from here
+    /// on. [`Loss::UNKNOWN`]: nobody knows how many.
     #[serde(default)]
     pub calls: u64,
     /// Lost records of allocations, mappings and process life: what the process's memory
@@ -221,10 +222,9 @@ impl Loss {
         self.movements.saturating_add(self.calls).saturating_add(self.state)
     }
 
-    /// Whether anything was lost that the state of MPI follows from: calls, or how the process lives. Movements alone say
-    /// nothing of it.
+    /// Whether anything was lost that the state of MPI follows from. Movements, and what memory looks like, say nothing of it.
     pub fn hides_calls(&self) -> bool {
-        self.calls > 0 || self.state > 0
+        self.calls > 0
     }
 }
 

@@ -1,4 +1,4 @@
-//! Where movements of data alone were lost or not watched, what MPI calls tell is as certain as ever.
+//! Where movements of data alone were lost or not watched, or heap blocks, what MPI calls tell is as certain as ever.
 
 use analyzer::finding::{Evidence, Finding, Report};
 use analyzer::input::{Coverage, Input, Loss};
@@ -77,6 +77,15 @@ fn lose_movements(job: &mut Job) {
     (0..2).for_each(|rank| job.t.lose_movements(rank, 1000));
 }
 
+/// What memory looks like is not known any more.
+fn lose_heap_blocks(job: &mut Job) {
+    for rank in 0..2 {
+        let (from_ns, to_ns) = (job.t.now_ns, job.t.now_ns + 1);
+        let lost = Loss { pid: pid(rank), from_ns, to_ns, movements: 0, calls: 0, state: 9 };
+        job.t.inputs.push(Input::Loss(lost));
+    }
+}
+
 /// Two pauses, of movements alone.
 fn pause_movements(job: &mut Job) {
     for paused in [true, false, true, false] {
@@ -109,6 +118,7 @@ fn finds_unmatched_send(between: impl Fn(&mut Job)) -> bool {
 fn a_message_that_nobody_receives_is_told_though_movements_are_missing() {
     assert!(finds_unmatched_send(|_| {}));
     assert!(finds_unmatched_send(lose_movements));
+    assert!(finds_unmatched_send(lose_heap_blocks));
     assert!(finds_unmatched_send(pause_movements));
 }
 

@@ -25,7 +25,7 @@ fn read(version: u32) -> Vec<Input> {
     items.map(input).collect()
 }
 
-/// Lost calls were not told apart from lost movements: any record may have been of a call.
+/// Lost calls were not told apart from lost movements: any record may have been of a call, or of the life of its process.
 fn as_before_version_8(mut inputs: Vec<Input>) -> Vec<Input> {
     for input in &mut inputs {
         if let Input::Loss(loss) = input {

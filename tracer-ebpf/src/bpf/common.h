@@ -38,7 +38,7 @@ struct target {
 /* One cache line a slot, so that processes do not share any. */
 struct slot_counters {
 	__u64 lost_movements;
-	__u64 lost_calls;
+	__u64 lost_calls;	/* records without which it is not known what it has called, nor whether it lives */
 	__u64 lost_state;	/* records without which the process's memory is not known */
 	__u64 declined;		/* hits of allocation probes that were not worth a record */
 	__u64 refused;		/* polling calls that were followed to their return, and said no */
@@ -51,14 +51,15 @@ struct slot_counters counters[MAX_SLOTS];
 const volatile __u64 tick_ns = 10000000;
 const volatile __u64 alloc_min_bytes = 4096;
 /*
- * Movements fill a ring up to the first, MPI calls up to the second: there are few of those, and without one of them nothing
- * is known of messages any more. The rest is for state records, which must not be lost.
+ * How far records fill a ring, by what they tell of. Without one heap block it is not known what memory holds, without one
+ * MPI call nothing of messages any more; the rest is for mappings and the life of processes.
  */
 const volatile __u64 movement_limit_bytes = ~0ULL;
+const volatile __u64 heap_limit_bytes = ~0ULL;
 const volatile __u64 call_limit_bytes = ~0ULL;
 
 /* What a record tells of. */
-enum record_subject { OF_MOVEMENTS, OF_CALLS, OF_STATE };
+enum record_subject { OF_MOVEMENTS, OF_HEAP, OF_CALLS, OF_MAPPINGS, OF_LIFE };
 
 /*
  * From Linux 6.13 on the frame of a program may lie on a stack of the processor, which is sound for programs that nothing
@@ -349,10 +350,12 @@ static __always_inline void count_lost(struct target *t, enum record_subject sub
 {
 	struct slot_counters *c = slot_counters(t);
 
-	__sync_fetch_and_add(subject == OF_STATE   ? &c->lost_state
-			     : subject == OF_CALLS ? &c->lost_calls
-						   : &c->lost_movements,
-			     1);
+	if (subject == OF_MOVEMENTS)
+		__sync_fetch_and_add(&c->lost_movements, 1);
+	if (subject == OF_CALLS || subject == OF_LIFE)
+		__sync_fetch_and_add(&c->lost_calls, 1);
+	if (subject == OF_HEAP || subject == OF_MAPPINGS || subject == OF_LIFE)
+		__sync_fetch_and_add(&c->lost_state, 1);
 }
 
 static __always_inline void count_declined(struct target *t)
@@ -393,9 +396,11 @@ static __always_inline struct target *hit_target_with_thread(struct thread **thr
 
 static __always_inline bool has_room(void *ring, enum record_subject subject)
 {
-	__u64 limit_bytes = subject == OF_MOVEMENTS ? movement_limit_bytes : call_limit_bytes;
+	__u64 limit_bytes = subject == OF_MOVEMENTS ? movement_limit_bytes
+			    : subject == OF_HEAP    ? heap_limit_bytes
+						    : call_limit_bytes;
 
-	return subject == OF_STATE || bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) <= limit_bytes;
+	return subject > OF_CALLS || bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) <= limit_bytes;
 }
 
 /* Room for one record in the ring of the process, or a counted loss. */

@@ -26,7 +26,7 @@ static __always_inline bool alloc_enter(struct pt_regs *ctx)
 	struct thread *th;
 	struct target *t;
 
-	t = hit_target_with_thread(&th, CLASS_ALLOC, OF_STATE);
+	t = hit_target_with_thread(&th, CLASS_ALLOC, OF_HEAP);
 	if (!t)
 		return false;
 	/* Else the compiler reads from a chosen offset, which the verifier does not allow. */
@@ -76,7 +76,7 @@ static __always_inline int alloc_return(struct pt_regs *ctx)
 	block = th->alloc_result ? read_word(th->alloc_result) : PT_REGS_RC(ctx);
 	if (!block)
 		return 0;
-	r = reserve(t, sizeof(*r), OF_STATE);
+	r = reserve(t, sizeof(*r), OF_HEAP);
 	if (!r)
 		return 0;
 	r->addr = block;
@@ -132,7 +132,7 @@ int dms_free(struct pt_regs *ctx)
 		count_declined(t);
 		return 0;
 	}
-	r = reserve(t, sizeof(*r), OF_STATE);
+	r = reserve(t, sizeof(*r), OF_HEAP);
 	if (!r)
 		return 0;
 	r->addr = block;

@@ -9,7 +9,7 @@ static __always_inline void life(struct target *t, __u16 kind, __u16 flags, __u6
 {
 	struct dms_life *r;
 
-	r = reserve(t, sizeof(*r), OF_STATE);
+	r = reserve(t, sizeof(*r), OF_LIFE);
 	if (!r)
 		return;
 	r->value = value;
@@ -52,7 +52,7 @@ int BPF_PROG(dms_fork, struct task_struct *parent, struct task_struct *child)
 	its.notes_at = 0; /* that memory is not there in a child */
 	its.is_moved = 0;
 	if (bpf_map_update_elem(&targets, &child_tgid, &its, BPF_ANY))
-		count_lost(t, OF_STATE);
+		count_lost(t, OF_LIFE);
 	life(t, DMS_FORK, 0, child_tgid);
 	return 0;
 }
@@ -109,7 +109,7 @@ int BPF_PROG(dms_exit, struct task_struct *p)
 	/* Only the last thread of the process ends it. */
 	if (!t || p->signal->live.counter)
 		return 0;
-	r = reserve(t, sizeof(*r), OF_STATE);
+	r = reserve(t, sizeof(*r), OF_LIFE);
 	if (r) {
 		r->status = p->exit_code;
 		r->at = signal && t->fault_signal == signal ? t->fault_at : 0;

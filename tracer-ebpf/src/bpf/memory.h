@@ -80,7 +80,7 @@ static long try_to_find(__u32 i, void *data)
 
 static __always_inline void put_map(struct target *t, const struct dms_map *description)
 {
-	struct dms_map *r = reserve(t, sizeof(*r), OF_STATE);
+	struct dms_map *r = reserve(t, sizeof(*r), OF_MAPPINGS);
 
 	if (!r)
 		return;
@@ -117,7 +117,7 @@ __noinline int mapped(__u64 address, __u64 len_bytes)
 	if (!error)
 		put_map(t, &description);
 	else if (error != -ENOENT)
-		count_lost(t, OF_STATE);
+		count_lost(t, OF_MAPPINGS);
 	return 0;
 }
 
@@ -169,7 +169,7 @@ __noinline int mapped_by_call(const struct mmap_arguments *call, __u64 address)
 		file = flags & MAP_ANONYMOUS ? NULL : file_of(call->descriptor);
 		/* Shared memory without a file has one that only its mapping knows. */
 		if (flags & MAP_ANONYMOUS ? shared : !file) {
-			count_lost(t, OF_STATE);
+			count_lost(t, OF_MAPPINGS);
 			return 0;
 		}
 		if (file) {
@@ -192,7 +192,7 @@ __noinline int unmapped(__u64 address, __u64 len_bytes)
 	t = current_target(&th);
 	if (!t)
 		return 0;
-	r = reserve(t, sizeof(*r), OF_STATE);
+	r = reserve(t, sizeof(*r), OF_MAPPINGS);
 	if (!r)
 		return 0;
 	r->addr = address;
@@ -356,7 +356,7 @@ static __always_inline void compat_call_returned(long number, long ret)
 	case 398: /* shmdt */
 		t = failed(ret) ? NULL : current_target(&th);
 		if (t)
-			count_lost(t, OF_STATE);
+			count_lost(t, OF_MAPPINGS);
 	}
 }
 

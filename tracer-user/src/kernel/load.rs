@@ -73,10 +73,12 @@ pub enum KernelError {
     },
 }
 
-/// Parts that a ring has. The last one is for state records alone, those before it are for MPI calls too.
-const RING_PARTS: u64 = 8;
-const PARTS_FOR_STATE: u64 = 1;
-const PARTS_FOR_CALLS: u64 = 2;
+/// Parts of a ring that movements may fill, and with them heap blocks, and with these MPI calls.
+const PARTS_FOR_MOVEMENTS: u64 = 5;
+const PARTS_UP_TO_HEAP: u64 = 6;
+const PARTS_UP_TO_CALLS: u64 = 7;
+/// All of them, mappings and the life of processes too.
+const PARTS: u64 = 8;
 
 pub(super) fn load(settings: &LoadSettings) -> Result<(DmscopeSkel<'static>, Features), KernelError> {
     if let Some(why) = support::refusal(&support::support_facts()) {
@@ -106,9 +108,10 @@ fn load_with(settings: &LoadSettings, features: Features) -> Result<DmscopeSkel<
         rodata.tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
         rodata.machine_seed = support::boot_number();
         rodata.own_program = if settings.follows_own_time { own_program() } else { 0 };
-        let part_bytes = u64::from(settings.ring_bytes) / RING_PARTS;
-        rodata.call_limit_bytes = (RING_PARTS - PARTS_FOR_STATE) * part_bytes;
-        rodata.movement_limit_bytes = rodata.call_limit_bytes - PARTS_FOR_CALLS * part_bytes;
+        let part_bytes = u64::from(settings.ring_bytes) / PARTS;
+        rodata.movement_limit_bytes = PARTS_FOR_MOVEMENTS * part_bytes;
+        rodata.heap_limit_bytes = PARTS_UP_TO_HEAP * part_bytes;
+        rodata.call_limit_bytes = PARTS_UP_TO_CALLS * part_bytes;
     }
     choose_programs(&mut open, features, |program| !is_of_verbs(program));
     open.progs.dms_switch.set_autoload(settings.follows_own_time);

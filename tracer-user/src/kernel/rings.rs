@@ -48,9 +48,9 @@ pub(super) fn publish(skel: &DmscopeSkel<'_>, rings: &[KernelRing]) -> Result<()
 pub struct SlotCounters {
     /// Records of movements that found no room.
     pub lost_movements: u64,
-    /// Records of MPI calls that found no room.
+    /// Records of MPI calls and of process life that found no room.
     pub lost_calls: u64,
-    /// Records of memory and process life that found no room.
+    /// Records of heap blocks, mappings and process life that found no room.
     pub lost_state: u64,
     /// Hits of allocation probes that were not worth a record.
     pub declined: u64,
@@ -59,7 +59,7 @@ pub struct SlotCounters {
 }
 
 impl SlotCounters {
-    /// All records that found no room.
+    /// All records that found no room; those of process life twice.
     pub fn lost(&self) -> u64 {
         self.lost_movements + self.lost_calls + self.lost_state
     }

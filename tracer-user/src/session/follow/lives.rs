@@ -42,7 +42,7 @@ impl Session<'_> {
     /// A process that lives, but what it is and maps is not known: a gap.
     fn unreadable(&mut self, pid: u32, time_ns: u64, error: &JobError) {
         self.sink.notice(&format!("{error}: what it maps is not known"));
-        let loss = Loss { pid, from_ns: time_ns, to_ns: time_ns, movements: 0, calls: 0, state: 1 };
+        let loss = Loss { pid, from_ns: time_ns, to_ns: time_ns, movements: 0, calls: 1, state: 1 };
         self.order.fact(time_ns, Input::Loss(loss));
     }
 
