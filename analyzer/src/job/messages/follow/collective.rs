@@ -188,6 +188,9 @@ pub(super) fn name_of(communicators: &Communicators, comm: CommId) -> String {
 
 /// The same behind a word that says what it is.
 pub(super) fn number_text(communicators: &Communicators, comm: CommId) -> String {
-    let size = communicators.members(comm).map_or(0, <[u32]>::len);
-    format!("number {} of {size} ranks", comm.0)
+    match communicators.members(comm) {
+        Some(members) => format!("number {} of {} ranks", comm.0, members.len()),
+        // All members have given it back: who they were is forgotten.
+        None => format!("number {} (freed since)", comm.0),
+    }
 }
