@@ -301,6 +301,25 @@ fn a_request_open_at_the_end_in_a_communicator_that_is_not_known_is_named_as_its
 }
 
 #[test]
+fn a_request_open_at_the_end_in_a_communicator_that_was_given_back_says_so() {
+    let mut job = Job::begun(2);
+    job.together(0..2, "MPI_Comm_dup", |_| [WORLD, POINTER, 0, 0, 0, 0], (1, OTHER));
+    job.begin(0, "MPI_Isend", [0x1000, 8, 5, 1, TAG, OTHER], 0);
+    job.points(0, "MPI_Isend", 6, false, &[POINTER as i32, 0]);
+    job.over(0, "MPI_Isend", Some((6, 7)));
+    job.receive_in(1, OTHER, 0, 0);
+    for rank in 0..2 {
+        job.begin(rank, "MPI_Comm_free", [POINTER, 0, 0, 0, 0, 0], 0);
+        job.points(rank, "MPI_Comm_free", 0, false, &[OTHER as i32]);
+        job.over(rank, "MPI_Comm_free", None);
+    }
+    job.finalize();
+    let left = job.told().0.messages().leaks();
+    let comm = left[0].arguments.iter().find(|(name, _)| *name == "comm").map(|(_, value)| &value[..]);
+    assert!(comm.is_some_and(|comm| comm.ends_with(" (freed since)")), "{comm:?}");
+}
+
+#[test]
 fn handles_that_point_nowhere_make_nothing() {
     let absurd = [0, u64::MAX, 0x8000_0000, 0xdead_beef];
     let mut job = Job::begun(2);

@@ -16,7 +16,7 @@ use crate::plan::{Engine, Returns};
 use crate::session::{AttachSummary, SessionStatus};
 
 /// Changes when one side would not understand the other any more.
-pub const PROTOCOL: u32 = 5;
+pub const PROTOCOL: u32 = 6;
 
 /// Most bytes of a request or an answer.
 pub const MOST_REQUEST_BYTES: usize = 4 << 20;

@@ -90,6 +90,13 @@ struct JoinedCoverage {
 }
 
 impl JoinedCoverage {
+    /// From a time on, of all nodes.
+    fn at(&self, time_ns: u64) -> Coverage {
+        let paused = self.paused > 0;
+        let keeps_calls = paused && self.calls_paused == 0;
+        Coverage { time_ns, paused, keeps_calls, off: self.off.keys().copied().collect() }
+    }
+
     fn add(&mut self, coverage: &Coverage) {
         self.paused += usize::from(coverage.paused);
         self.calls_paused += usize::from(coverage.paused && !coverage.keeps_calls);
@@ -396,13 +403,7 @@ impl Merge {
         self.coverage.add(&coverage);
         let before = std::mem::replace(&mut self.nodes[node].coverage, coverage);
         self.coverage.remove(&before);
-        let JoinedCoverage { paused, calls_paused, off } = &self.coverage;
-        Input::Coverage(Box::new(Coverage {
-            time_ns,
-            paused: *paused > 0,
-            keeps_calls: *paused > 0 && *calls_paused == 0,
-            off: off.keys().copied().collect(),
-        }))
+        Input::Coverage(Box::new(self.coverage.at(time_ns)))
     }
 
     fn end_of(&mut self, node: usize, end: End) {
@@ -431,4 +432,29 @@ fn both(one: Option<Box<StrangerCost>>, other: Option<Box<StrangerCost>>) -> Opt
         *all = all.saturating_add(hits);
     }
     Some(one)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_watched_while_no_node_that_pauses_has_given_them_up() {
+        let keeps = Coverage { paused: true, keeps_calls: true, off: vec![7], ..Coverage::default() };
+        let gives_up = Coverage { paused: true, ..Coverage::default() };
+        let mut all = JoinedCoverage::default();
+        let told = |all: &JoinedCoverage| {
+            let coverage = all.at(5);
+            (coverage.paused, coverage.keeps_calls, coverage.off)
+        };
+        assert_eq!(told(&all), (false, false, vec![]));
+        all.add(&keeps);
+        assert_eq!(told(&all), (true, true, vec![7]));
+        all.add(&gives_up);
+        assert_eq!(told(&all), (true, false, vec![7]));
+        all.remove(&gives_up);
+        assert_eq!(told(&all), (true, true, vec![7]));
+        all.remove(&keeps);
+        assert_eq!(told(&all), (false, false, vec![]));
+    }
 }
