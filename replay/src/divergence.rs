@@ -76,8 +76,13 @@ pub enum Divergence {
         /// What is next in the record.
         recorded: Answer,
     },
-    /// Another clock is read than was.
-    AnotherClock,
+    /// Another clock is read than was. By the numbers that the wrapper gives to clocks.
+    AnotherClock {
+        /// By the program.
+        read: u8,
+        /// In the record; none: one that there is not.
+        recorded: Option<u8>,
+    },
     /// The calls up to here, or their arguments, are not those that were recorded.
     OtherCalls,
     /// The rank had ended before.
@@ -124,6 +129,19 @@ impl std::fmt::Display for Answer {
     }
 }
 
+/// The function that reads a clock, by the number that the wrapper gives to it.
+fn clock_name(clock: u8) -> &'static str {
+    match clock {
+        0 => "MPI_Wtime",
+        1 => "time()",
+        2 => "gettimeofday()",
+        3 => "clock()",
+        4..=13 => "clock_gettime()",
+        14 | 15 => "getrusage()",
+        _ => "an unknown function",
+    }
+}
+
 impl std::fmt::Display for Divergence {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -136,7 +154,13 @@ impl std::fmt::Display for Divergence {
             Self::ClockRead { recorded } => {
                 write!(f, "the program reads a clock; the record has {recorded} next")
             }
-            Self::AnotherClock => f.write_str("the program reads another clock than it did"),
+            Self::AnotherClock { read, recorded: Some(recorded) } => {
+                let (read, recorded) = (clock_name(*read), clock_name(*recorded));
+                write!(f, "the program reads the clock of {read}; in the record it reads that of {recorded}")
+            }
+            Self::AnotherClock { read, recorded: None } => {
+                write!(f, "the program reads the clock of {}, which no record has", clock_name(*read))
+            }
             Self::OtherCalls => {
                 f.write_str("since the last recorded answer the program has made other calls, or with other arguments, than when it was recorded")
             }

@@ -216,7 +216,10 @@ impl Playback {
             return Ok(None);
         }
         let Some(went_on) = self.speaks().clock(clock)? else { return Ok(None) };
-        let shows = self.clocks.get_mut(usize::from(clock)).ok_or(Divergence::AnotherClock)?;
+        let shows = self
+            .clocks
+            .get_mut(usize::from(clock))
+            .ok_or(Divergence::AnotherClock { read: clock, recorded: None })?;
         *shows = Some(shows.unwrap_or(0).wrapping_add(went_on));
         Ok(*shows)
     }
@@ -554,7 +557,12 @@ mod tests {
             playback().due(AskedFor::Source, 0),
             Err(Divergence::NoClockRead { asked: AskedFor::Source })
         );
-        assert_eq!(playback().clock(2), Err(Divergence::AnotherClock));
+        let another = playback().clock(2).expect_err("another one is next");
+        assert_eq!(another, Divergence::AnotherClock { read: 2, recorded: Some(1) });
+        assert_eq!(
+            another.to_string(),
+            "the program reads the clock of gettimeofday(); in the record it reads that of time()"
+        );
         assert_eq!(playback().end(), Err(Divergence::EndsEarly));
     }
 

@@ -137,7 +137,9 @@ impl ThreadRow {
         }
         match self.next() {
             Some(RecordEntry::Clock { clock: recorded, went_on }) if recorded == clock => Ok(Some(went_on)),
-            Some(RecordEntry::Clock { .. }) => Err(Divergence::AnotherClock),
+            Some(RecordEntry::Clock { clock: recorded, .. }) => {
+                Err(Divergence::AnotherClock { read: clock, recorded: Some(recorded) })
+            }
             Some(RecordEntry::Answer(recorded, _)) => Err(Divergence::ClockRead { recorded }),
             Some(_) => Err(Divergence::ClockRead { recorded: Answer::No }),
             None if self.last_polls > 0 => Err(Divergence::ClockRead { recorded: Answer::No }),
