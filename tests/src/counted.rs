@@ -1,10 +1,14 @@
 //! Counts of copies: what a job says that it made, and what a session says that it saw.
 
+use std::fs::File;
+
 use anyhow::{Result, ensure};
+use rustix::process::Signal;
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::findings::frame;
-use crate::{CountedSite, FinishedJob, FinishedSession};
+use crate::{CountedSite, Dmscope, FinishedJob, FinishedSession, JobSpec};
 
 /// `counts` has a library that has nothing to do with MPI: it is watched on demand.
 pub const LIBRARY: [&str; 2] = ["--library", "libcounts*"];
@@ -12,6 +16,23 @@ pub const LIBRARY: [&str; 2] = ["--library", "libcounts*"];
 /// Numbers of a session.
 pub fn statistics(session: &FinishedSession) -> Result<&Value> {
     Ok(&session.report()?["statistics"])
+}
+
+/// Runs `counts` with two ranks under dmscope, which stands still from when it knows them until they have made all their copies.
+pub fn run_unread(job: JobSpec, options: &[&str]) -> Result<FinishedSession> {
+    let folder = TempDir::new()?;
+    let go = folder.path().join("go");
+    let job = job.args(["--wait-for".to_owned(), go.to_string_lossy().into_owned()]);
+    let run =
+        Dmscope::run(&job).args(LIBRARY).args(["--budget", "none"]).args(options.iter().copied()).spawn()?;
+    let knows_both =
+        |event: &Value| event["event"] == "status" && event["ranks"].as_array().map(Vec::len) == Some(2);
+    run.wait_for(knows_both)?;
+    run.signal(Signal::STOP);
+    File::create(&go)?;
+    run.wait_for_line("ok counts")?;
+    run.signal(Signal::CONT);
+    run.finish()
 }
 
 /// Hits of one rank at the copies of a place of the source.

@@ -1,22 +1,14 @@
 //! Where movements of data are too many for the rings or the budget, all MPI calls are watched still, and what is said of them
 //! is as certain as ever.
 
-use std::fs::File;
-
 use anyhow::{Context, Result, ensure};
-use live::counted::{LIBRARY, statistics};
+use live::counted::{LIBRARY, run_unread, statistics};
 use live::{Dmscope, FinishedSession, JobSpec, MpiImplementation};
-use rustix::process::Signal;
 use serde_json::Value;
-use tempfile::TempDir;
 
 /// A job that copies all the time and leaves a communicator over at its end.
 fn job(library: MpiImplementation, iterations: &str) -> Result<JobSpec> {
     Ok(JobSpec::own(library, "counts")?.args(["--leak", "--iterations", iterations]))
-}
-
-fn watched(job: &JobSpec) -> Dmscope {
-    Dmscope::run(job).args(LIBRARY).args(["--returns", "all"])
 }
 
 /// What one must have seen all calls for, from `MPI_Init` on.
@@ -36,18 +28,7 @@ fn check_leak_is_told(session: &FinishedSession) -> Result<()> {
 #[test]
 fn when_rings_are_full_of_movements_no_call_is_lost() -> Result<()> {
     for library in MpiImplementation::ALL {
-        let folder = TempDir::new()?;
-        let go = folder.path().join("go");
-        let job = job(library, "200000")?.args(["--wait-for".to_owned(), go.to_string_lossy().into_owned()]);
-        let run = watched(&job).args(["--budget", "none", "--ring-size", "1M"]).spawn()?;
-        let is_known =
-            |event: &Value| event["event"] == "status" && event["ranks"].as_array().map(Vec::len) == Some(2);
-        run.wait_for(is_known)?;
-        run.signal(Signal::STOP);
-        File::create(&go)?;
-        run.wait_for_line("ok counts")?;
-        run.signal(Signal::CONT);
-        let session = run.finish()?;
+        let session = run_unread(job(library, "200000")?, &["--returns", "all", "--ring-size", "1M"])?;
         let statistics = statistics(&session)?;
         let lost = ["lost_movements", "lost_calls", "lost_state"].map(|lost| statistics[lost].as_u64());
         eprintln!("{library:?}: lost {lost:?} of {} records", statistics["records"]);
@@ -61,7 +42,8 @@ fn when_rings_are_full_of_movements_no_call_is_lost() -> Result<()> {
 #[test]
 fn when_the_budget_does_not_allow_for_movements_calls_are_watched_all_the_time() -> Result<()> {
     for library in MpiImplementation::ALL {
-        let session = watched(&job(library, "1000000")?).args(["--budget", "1%"]).finish()?;
+        let run = Dmscope::run(&job(library, "1000000")?).args(LIBRARY);
+        let session = run.args(["--returns", "all", "--budget", "1%"]).finish()?;
         let statistics = statistics(&session)?;
         let number = |name: &str| statistics[name].as_u64();
         let [all, movements, calls] = ["duration_ns", "watched_ns", "calls_watched_ns"]

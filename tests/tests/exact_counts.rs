@@ -1,14 +1,11 @@
 //! Every copy at a watched call site is counted, once, where it was made and for the rank that made it.
 
-use std::fs::File;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use live::counted::{LIBRARY, check_exact, copies, statistics};
+use live::counted::{LIBRARY, check_exact, copies, run_unread, statistics};
 use live::{Dmscope, FinishedJob, FinishedSession, JobSpec, MpiImplementation};
-use rustix::process::Signal;
 use serde_json::Value;
-use tempfile::TempDir;
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -81,19 +78,8 @@ fn without_symbols_the_same_numbers_are_at_offsets() -> Result<()> {
 /// While dmscope stands still the job makes more copies than any look at a smaller ring would find.
 #[test]
 fn large_rings_that_nobody_has_read_for_long_are_read_whole_and_in_order() -> Result<()> {
-    let folder = TempDir::new()?;
-    let go = folder.path().join("go");
     let spec = JobSpec::own(MpiImplementation::OpenMpi, "counts")?.args(["--iterations", "100000"]);
-    let spec = spec.args(["--wait-for".to_owned(), go.to_string_lossy().into_owned()]);
-    let run = Dmscope::run(&spec).args(LIBRARY).args(["--budget", "none", "--ring-size", "128M"]).spawn()?;
-    let is_known =
-        |event: &Value| event["event"] == "status" && event["ranks"].as_array().map(Vec::len) == Some(2);
-    run.wait_for(is_known)?;
-    run.signal(Signal::STOP);
-    File::create(&go)?;
-    run.wait_for_line("ok counts")?;
-    run.signal(Signal::CONT);
-    let session = run.finish()?;
+    let session = run_unread(spec, &["--ring-size", "128M"])?;
     check_exact(&session, session.job()?)?;
     let statistics = statistics(&session)?;
     ensure!(

@@ -1,4 +1,4 @@
-// Clocks that programs read. The numbers of clocks are recorded.
+// Clocks that programs read. The numbers of clocks are recorded; `clock_name` in replay/src/divergence.rs knows them too.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <sys/resource.h>

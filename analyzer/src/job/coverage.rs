@@ -11,8 +11,6 @@ pub(crate) struct WatchedTime {
     pub off: Vec<u32>,
     /// Not everything was watched all the time.
     pub sampled: bool,
-    /// MPI calls were not.
-    pub calls_sampled: bool,
 }
 
 /// When something was not watched.
@@ -69,8 +67,12 @@ impl WatchedTime {
 
     /// The same for MPI calls: whether some may be missed from now on.
     pub fn update_calls(&mut self, hides_calls: bool, now_ns: u64) -> Change {
-        self.calls_sampled |= hides_calls;
         self.calls.update(hides_calls, now_ns)
+    }
+
+    /// Whether all MPI calls were watched so far.
+    pub fn has_all_calls(&self) -> bool {
+        self.calls.count == 0
     }
 
     /// How often movements were not watched.

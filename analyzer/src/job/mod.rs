@@ -264,7 +264,7 @@ impl Job {
 
     /// No call was lost, and none left out to keep a budget.
     pub fn has_seen_all_calls(&self) -> bool {
-        self.totals.lost_calls == 0 && !self.coverage.calls_sampled
+        self.totals.lost_calls == 0 && self.coverage.has_all_calls()
     }
 
     /// What the last input meant; asked once, and given back with [`Job::reuse`].

@@ -29,9 +29,10 @@ const TICK: u64 = 0;
 const LOSS: u64 = 1;
 const LATE: u64 = 2;
 const NEW_THREAD: u64 = 3;
+const FIRST_THREAD: u64 = 4;
+
 /// With the process of a loss: lost calls are told apart from lost movements, as they are since version 8.
 const TELLS_CALLS: u64 = 1 << 32;
-const FIRST_THREAD: u64 = 4;
 
 const FOLLOWER: u64 = 0;
 const FIRST_SHAPE: u64 = 1;

@@ -5,7 +5,7 @@ use super::weight::Weight;
 /// The format version that is written; all older ones are read as well. 2: digests and readings of clocks;
 /// 3: answers of calls, for replay; 4: envelopes of messages, for the analysis of races, and contents, for replay of one rank alone;
 /// 5: what hits of probes cost; 6: what dmscope itself takes from ranks, and the streams of RDMA operations;
-/// 7: threads that processes create.
+/// 7: threads that processes create; 8: what was lost of calls apart from movements, and whether calls are watched in a pause.
 pub const VERSION: u32 = 8;
 /// Length of what a file begins with: magic, version, CRC.
 pub const FILE_HEADER_BYTES: usize = 16;

@@ -206,7 +206,6 @@ pub struct Loss {
     pub movements: u64,
     /// Lost records of MPI calls and of process life, and those that may have been: what the process has called is not known from here
     /// on. [`Loss::UNKNOWN`]: nobody knows how many.
-    #[serde(default)]
     pub calls: u64,
     /// Lost records of allocations, mappings and process life: what the process's memory
     /// looks like is not known from here on.

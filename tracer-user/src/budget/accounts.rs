@@ -149,7 +149,7 @@ impl HitAccounts {
         self.window.refused += refused;
         // An expensive probe is to be noticed even where no record tells of it.
         self.window.hits += refused;
-        if self.watch_calls(&self.polling) {
+        if refused > 0 && self.watch_calls(&self.polling) {
             self.calls.ns += refused as f64 * self.costs.refused_ns();
         }
         let recorded_ns = self.recorded_ns.remove(&slot).unwrap_or(0.0);

@@ -7,6 +7,7 @@ use analyzer::finding::{Alert, Report};
 use analyzer::render::{self, Style};
 use analyzer::visible::visible;
 
+use crate::budget::BudgetStatus;
 use crate::session::{AttachSummary, Recorded, SessionStatus, Sink};
 
 /// Writes to anything; a reader that has gone away is no error.
@@ -17,6 +18,8 @@ pub struct TextSink<W: Write> {
     statistics: bool,
     lost: u64,
     told_pauses: bool,
+    /// That MPI calls are not all watched.
+    told_calls: bool,
     /// Findings that were told in full as they were made.
     told: HashSet<String>,
     trouble: Option<std::io::Error>,
@@ -32,6 +35,7 @@ impl<W: Write> TextSink<W> {
             statistics,
             lost: 0,
             told_pauses: false,
+            told_calls: false,
             told: HashSet::new(),
             trouble: None,
         }
@@ -56,6 +60,22 @@ impl<W: Write> TextSink<W> {
     fn chatter(&mut self, text: &str) {
         if !self.quiet {
             self.print(&format!("{text}\n"));
+        }
+    }
+
+    /// The first pause; and when MPI calls begin to pause too.
+    fn tell_pauses(&mut self, budget: &BudgetStatus) {
+        if !std::mem::replace(&mut self.told_pauses, true) {
+            self.chatter(&format!(
+                "Note: full coverage would exceed the budget of {}% of the job's time: {} sampled in bursts. \
+                 --budget sets another limit.",
+                budget.share * 100.0,
+                if budget.keeps_calls { "data movements are" } else { "MPI calls and data movements are" }
+            ));
+            self.told_calls = !budget.keeps_calls;
+        }
+        if !budget.keeps_calls && !std::mem::replace(&mut self.told_calls, true) {
+            self.chatter("Note: MPI calls alone would take more than half of the budget: they are sampled in bursts too.");
         }
     }
 }
@@ -104,14 +124,8 @@ impl<W: Write> Sink for TextSink<W> {
             ));
             self.lost = status.lost;
         }
-        if let Some(budget) = status.budget.as_ref().filter(|b| b.paused && !self.told_pauses) {
-            self.told_pauses = true;
-            self.chatter(&format!(
-                "Note: full coverage would exceed the budget of {}% of the job's time: {} sampled in bursts. \
-                 --budget sets another limit.",
-                budget.share * 100.0,
-                if budget.keeps_calls { "data movements are" } else { "MPI calls and data movements are" }
-            ));
+        if let Some(budget) = status.budget.as_ref().filter(|budget| budget.paused) {
+            self.tell_pauses(budget);
         }
     }
 
