@@ -29,6 +29,6 @@ pub use load::{Features, KernelError, LoadSettings};
 pub use moving::ProbeMove;
 pub use rings::{Counters, KernelRing, SlotCounters};
 pub use strangers::StrangerHits;
-pub use threads::{ThreadLister, sample_running};
+pub use threads::{SamplingKeptReady, ThreadLister, sample_running};
 pub use tracer::Tracer;
 pub use types::{Attached, MAX_OWN_RANGES, MAX_SLOTS, ProcessKey, Scope, Target};

@@ -141,6 +141,23 @@ const ROOM_BYTES: usize = 2 * STACK_BYTES as usize;
 /// A sample after so much running.
 const PERIOD_NS: u64 = 200_000;
 
+/// While it is there, threads can be sampled at once.
+///
+/// With the first event of a thread the kernel begins to look at each switch of threads, and waits until all processors have come
+/// round (an RCU grace period); a second after the last one has gone it stops. Where a job leaves no processor free, each such wait
+/// was seen to take more than half a minute, and nothing was known of ranks that hang.
+pub struct SamplingKeptReady {
+    /// Counts nothing. `None`: it was refused, and samples wait each time.
+    _event: Option<perf_event::Counter>,
+}
+
+impl SamplingKeptReady {
+    /// Waits for the kernel, milliseconds on an idle machine.
+    pub fn start() -> Self {
+        Self { _event: Builder::new(Software::DUMMY).observe_self().any_cpu().build().ok() }
+    }
+}
+
 /// Waits until a thread has run a little, and says where it was; `None`: it did not run within `patience`.
 pub fn sample_running(tid: u32, patience: Duration) -> Option<RunningSample> {
     let mut sampler = Builder::new(Software::TASK_CLOCK)

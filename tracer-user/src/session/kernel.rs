@@ -124,6 +124,9 @@ pub(super) trait Kernel {
 
 /// Reads what threads are doing, in a thread of its own.
 pub(super) trait ThreadReader: Send {
+    /// Does what takes long once, before anything is asked of it.
+    fn get_ready(&mut self) {}
+
     /// What the threads of these processes do; of each process with the last MPI calls of its threads as they were
     /// recorded.
     fn read(&mut self, processes: BTreeMap<u32, Vec<LastCall>>) -> ReadThreads;

@@ -19,7 +19,7 @@ use crate::budget::HitCosts;
 use crate::host::{self, JobError, NodeJob, clock, placement};
 use crate::kernel::{
     Attached, ChosenSlots, Counters, FastEngine, FastRing, KernelError, LoadSettings, ProcessKey, PutInSteps,
-    SlotCounters, SlotsInUse, StrangerHits, Target, ThreadLister, Tracer, sample_running,
+    SamplingKeptReady, SlotCounters, SlotsInUse, StrangerHits, Target, ThreadLister, Tracer, sample_running,
 };
 use crate::kernel::{Collector, DrainBatch};
 use crate::plan::FileSlots;
@@ -106,7 +106,7 @@ impl LiveKernel {
     /// The kernel's refusal.
     pub(super) fn thread_reader(&self) -> Result<Box<dyn ThreadReader>> {
         let lister = self.tracer.thread_lister()?;
-        Ok(Box::new(LiveThreads { lister, stacks: StackChild::new(sample_running) }))
+        Ok(Box::new(LiveThreads { lister, stacks: StackChild::new(sample_running), kept_ready: None }))
     }
 }
 
@@ -290,9 +290,14 @@ fn with_hook(thread: ThreadBefore, hooks: &BTreeMap<u32, u32>) -> ThreadBefore {
 struct LiveThreads {
     lister: ThreadLister,
     stacks: StackChild,
+    kept_ready: Option<SamplingKeptReady>,
 }
 
 impl ThreadReader for LiveThreads {
+    fn get_ready(&mut self) {
+        self.kept_ready = Some(SamplingKeptReady::start());
+    }
+
     /// One that sleeps only for moments may be somewhere else by the time its stack is read, which shows: then it is
     /// read again.
     fn read(&mut self, mut processes: BTreeMap<u32, Vec<LastCall>>) -> ReadThreads {

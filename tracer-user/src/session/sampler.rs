@@ -72,6 +72,7 @@ impl Sampler {
         let watched_since_ns = host.now_ns();
         let thread = std::thread::Builder::new().name("dms-sample".into()).spawn(move || {
             host.stay_on(&cpus);
+            reader.get_ready();
             for request in request_receiver {
                 let read = reader.read(request.processes);
                 if result_sender.send((request.time_ns, read)).is_err() {
