@@ -76,6 +76,7 @@ pub(crate) fn buffer_conflict(found: &BufferConflict) -> String {
     let (user, place) = match &found.user {
         BufferUser::Call(call) => (call.function.as_str(), &call.place),
         BufferUser::Copy { place } => ("copy", place),
+        BufferUser::Store { seen_by, .. } => ("store", &seen_by.place),
     };
     let access = match found.access {
         BufferAccess::Read => "read",

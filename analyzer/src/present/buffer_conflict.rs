@@ -9,26 +9,41 @@ pub(crate) const TITLE: &str = "Buffer of an active request used";
 
 /// In one sentence, and what to do next.
 pub(crate) fn say(found: &BufferConflict) -> (String, Vec<String>) {
-    let by = match &found.user {
-        BufferUser::Call(call) => call_at(call),
-        BufferUser::Copy { place } => format!("a copy at {}", place_text(place)),
-    };
-    let did = match found.access {
-        BufferAccess::Read => "read",
-        BufferAccess::Written => "overwrote",
-        BufferAccess::Received => "received another message into",
-    };
+    let who = who_text(&found.ranks);
     let times = if found.count == 1 { String::new() } else { format!(" {} times", found.count) };
-    let bytes = match (found.used_bytes, found.buffer_bytes) {
-        (used, all) if used == all => format!("all {all} bytes"),
-        (used, all) => format!("{used} of the {all} bytes"),
+    let of_request =
+        format!("{} {}", call_at(&found.request), if found.receives { "receives" } else { "sends" });
+    let used = |by: &str| {
+        let did = match found.access {
+            BufferAccess::Read => "read",
+            BufferAccess::Written => "overwrote",
+            BufferAccess::Received => "received another message into",
+        };
+        let bytes = match (found.used_bytes, found.buffer_bytes) {
+            (used, all) if used == all => format!("all {all} bytes"),
+            (used, all) => format!("{used} of the {all} bytes"),
+        };
+        format!("{who}, by {by},{times} {did} {bytes} that {of_request}, before that request was complete.")
     };
-    let summary = format!(
-        "{TITLE}: {}, by {by},{times} {did} {bytes} that {} {}, before that request was complete.",
-        who_text(&found.ranks),
-        call_at(&found.request),
-        if found.receives { "receives" } else { "sends" },
-    );
+    let mut next = Vec::new();
+    let what = match &found.user {
+        BufferUser::Call(call) => used(&call_at(call)),
+        BufferUser::Copy { place } => used(&format!("a copy at {}", place_text(place))),
+        BufferUser::Store { seen_by, first_byte } => {
+            next.push(format!(
+                "Look for assignments between the two calls; a watchpoint on byte {first_byte} of the buffer, set in a debugger after {}, stops at \
+                 the one.",
+                found.request.function
+            ));
+            format!(
+                "{who} changed{times} the {} bytes that {of_request}, before that request was complete, by code that calls no copy: at {} they \
+                 were not the same any more, from byte {first_byte} on.",
+                found.buffer_bytes,
+                call_at(seen_by)
+            )
+        }
+    };
+    let summary = format!("{TITLE}: {what}");
     let why = match (found.receives, found.access) {
         (false, _) => "what is sent may be the old bytes or the new ones, as it happens to come",
         (true, BufferAccess::Read) => "the message may not have come yet, and what was read be old",
@@ -36,5 +51,6 @@ pub(crate) fn say(found: &BufferConflict) -> (String, Vec<String>) {
         (true, BufferAccess::Received) => "of two messages only one is left, as it happens to come",
     };
     let first = format!("Complete the request first (MPI_Wait, MPI_Test), or use another buffer: {why}.");
-    (summary, vec![first])
+    next.insert(0, first);
+    (summary, next)
 }

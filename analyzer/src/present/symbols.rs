@@ -90,6 +90,7 @@ impl Finding {
                 match &mut found.user {
                     BufferUser::Call(call) => f(&mut call.place),
                     BufferUser::Copy { place } => f(place),
+                    BufferUser::Store { seen_by, .. } => f(&mut seen_by.place),
                 }
             }
             Evidence::PotentialDeadlock(found) => {

@@ -160,6 +160,33 @@ pub struct Results {
     pub stack_arguments: u32,
     /// Which argument (from 0) points to the answer of a polling call: nothing is recorded if it is no.
     pub answer: Option<u8>,
+    /// What it does with buffers of sends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffers: Option<SentBuffers>,
+}
+
+/// What a call does with buffers of sends: these are looked at when a send begins, and whether they have changed before it is complete.
+/// Of calls that start and complete requests, what is read first are these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SentBuffers {
+    /// It begins a send, or prepares one.
+    Sent {
+        /// Which argument (from 0) is the buffer …
+        buffer: u8,
+        /// … how many elements are in it …
+        count: u8,
+        /// … and of which datatype …
+        datatype: u8,
+        /// … and which one points to the new request.
+        request: u8,
+    },
+    /// It starts requests.
+    Started,
+    /// All requests that it names are complete.
+    Complete,
+    /// Some of them are.
+    SomeComplete,
 }
 
 /// Something that an argument points to.

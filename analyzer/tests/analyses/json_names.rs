@@ -202,6 +202,8 @@ fn other_evidence_has_the_fields_that_it_has() {
         (&by_call["kind"], keys(&by_call)),
         (&json("call"), vec!["arguments", "function", "kind", "place"])
     );
+    let by_store = json(BufferUser::Store { seen_by: call(), first_byte: 0 });
+    assert_eq!((&by_store["kind"], keys(&by_store)), (&json("store"), vec!["first_byte", "kind", "seen_by"]));
     let buffer = json(Evidence::BufferConflict(Box::new(buffer)));
     assert_eq!(buffer["kind"], "buffer_conflict");
     let of_buffer = [

@@ -6,7 +6,7 @@ use analyzer::input::{
 };
 use analyzer::plan::{
     Datatype, LeftOut, MpiObjects, NamedObject, Plan, PlannedFile, Probe, ProbeClass, ProbePlace, Read,
-    ReadCount, Results,
+    ReadCount, Results, SentBuffers,
 };
 use analyzer::tape::Digest;
 use analyzer::wire::{FileId, HEADER_WORDS, MAX_WORDS, RawRecord};
@@ -94,7 +94,8 @@ fn start() -> impl Strategy<Value = Input> {
 
 fn results(id: u32) -> Results {
     let read = Read { argument: 3, at_return: true, element_bytes: 24, count: ReadCount::Behind(id as u8) };
-    Results { reads: vec![read], stack_arguments: id, answer: Some(2) }
+    let buffers = (id % 2 == 0).then_some(SentBuffers::Sent { buffer: 0, count: 1, datatype: 2, request: 6 });
+    Results { reads: vec![read], stack_arguments: id, answer: Some(2), buffers }
 }
 
 fn probe() -> impl Strategy<Value = Probe> {

@@ -180,6 +180,18 @@ struct polled {
 	__u32 queue;
 };
 
+/* Words of a buffer that are kept: see sent_buffers.h. */
+#define SAMPLE_WORDS 24
+
+/* The buffer of a send, as it was when that began. */
+struct sent_buffer {
+	__u64 since_ns;	/* 0: the request is not active */
+	__u64 handle;	/* the request */
+	__u64 buffer;	/* user space */
+	__u64 len_bytes;
+	__u64 words[SAMPLE_WORDS];
+};
+
 /* What is known of a thread between two probes. */
 struct thread {
 	struct target target;	/* of its process; old unless watch_epoch is the present one */
@@ -217,6 +229,7 @@ struct thread {
 	__u32 kept_bytes;	/* of a polling call: what `kept` would have, if it were large enough */
 	__u32 kept_argument;
 	__u64 kept[KEPT_WORDS];
+	struct sent_buffer sent;	/* room to fill one in */
 };
 
 struct {

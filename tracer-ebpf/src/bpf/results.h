@@ -34,6 +34,15 @@ struct dms_shape {
 	struct dms_read reads[MAX_READS];
 	__u32 stack_arguments;	/* how many beyond the sixth are needed */
 	__u32 answer;		/* which argument points to the answer of a polling call; or DMS_NO_ARGUMENT */
+	/* See sent_buffers.h; 0: it has to do with none. */
+	__u8 buffers;
+	__u8 handle_bytes;
+	/* Of a call that sends, which arguments these are. */
+	__u8 buffer;
+	__u8 count;
+	__u8 datatype;
+	__u8 request;
+	__u8 unused[2];
 };
 
 struct dms_shape shapes[MAX_SHAPES] SEC(".data.shapes");
@@ -67,6 +76,8 @@ static __always_inline __u32 bytes_of(struct thread *th, struct dms_read *read)
 		return count <= 0 ? 0 : MAX_VALUE_BYTES;
 	return count * read->element_bytes;
 }
+
+#include "sent_buffers.h"
 
 struct piece {
 	struct target *t;
@@ -238,6 +249,8 @@ static __always_inline bool result_enter(struct pt_regs *ctx)
 	if (stack_arguments)
 		put_stack_arguments(t, th, shape, probe);
 	put_reads(t, th, shape, probe, false);
+	if (shape->buffers > BUFFERS_SENT)
+		look_at_buffers(t, th, shape, probe, false);
 	return true;
 }
 
@@ -299,8 +312,12 @@ static __always_inline int result_return(struct pt_regs *ctx)
 		put_call(t, th, probe);
 		if (piece.total_bytes)
 			put_values(&piece);
+		if (shape->buffers > BUFFERS_SENT)
+			look_at_buffers(t, th, shape, probe, true);
 	} else {
 		put_held_up(t, th);
+		if (shape->buffers == BUFFERS_SENT)
+			keep_sent_buffer(th, shape);
 	}
 	put_reads(t, th, shape, probe, true);
 	put_return(t, th, shape, probe, (__s32)PT_REGS_RC(ctx));

@@ -162,6 +162,12 @@ struct dms_call {	/* CALL */
 
 /* Arguments on the stack (the seventh and those after it) count as what this argument points to. */
 #define DMS_STACK_ARGUMENTS 6
+/*
+ * In the place of an argument: buffers of sends that have changed since these began, and are not complete. Five words for each: which of
+ * the call's requests it is, where the buffer is, nanoseconds since it was looked at for the first time, the first byte that has
+ * changed, and 0.
+ */
+#define DMS_CHANGED_BUFFERS 64
 #define DMS_NO_ARGUMENT 0xff
 
 struct dms_values {	/* VALUES: one piece; others may follow */

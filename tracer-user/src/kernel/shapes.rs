@@ -1,6 +1,6 @@
 //! What the kernel part is told of calls whose results are wanted: `dms_shape` in `results.h`.
 
-use analyzer::plan::{Probe, Read, ReadCount, Results};
+use analyzer::plan::{Probe, Read, ReadCount, Results, SentBuffers};
 use analyzer::wire::NO_ARGUMENT;
 use tracer_ebpf::types;
 
@@ -49,7 +49,27 @@ fn shape(results: &Results) -> types::dms_shape {
         is_free &= !goes_along;
         *to = described(read, goes_along);
     }
+    put_buffers(results, &mut shape);
     shape
+}
+
+/// `BUFFERS_*` in `sent_buffers.h`.
+fn put_buffers(results: &Results, shape: &mut types::dms_shape) {
+    let Some(buffers) = results.buffers else { return };
+    let handle = match buffers {
+        SentBuffers::Sent { buffer, count, datatype, request } => {
+            (shape.buffer, shape.count, shape.datatype, shape.request) = (buffer, count, datatype, request);
+            results.reads.iter().find(|read| read.argument == request)
+        }
+        SentBuffers::Started | SentBuffers::Complete | SentBuffers::SomeComplete => results.reads.first(),
+    };
+    shape.buffers = match buffers {
+        SentBuffers::Sent { .. } => 1,
+        SentBuffers::Started => 2,
+        SentBuffers::Complete => 3,
+        SentBuffers::SomeComplete => 4,
+    };
+    shape.handle_bytes = handle.map_or(0, |read| read.element_bytes);
 }
 
 fn described(read: &Read, goes_along: bool) -> types::dms_read {

@@ -1,8 +1,8 @@
 //! What of an MPI call is recorded besides its arguments in registers: from the call table.
 
-use analyzer::calls::{Arg, CallRow, Does, Form};
+use analyzer::calls::{Arg, CallRow, Does, Form, Which};
 use analyzer::input::MpiKind;
-use analyzer::plan::{Read, ReadCount, Results};
+use analyzer::plan::{Read, ReadCount, Results, SentBuffers};
 
 /// Arguments in registers.
 pub(super) const REGISTERS: usize = 6;
@@ -53,6 +53,22 @@ pub(super) fn results(row: &CallRow, kind: MpiKind) -> Results {
         reads,
         stack_arguments: used.max(pointed).saturating_sub(REGISTERS) as u32,
         answer: answer.map(|at| at as u8),
+        buffers: sent_buffers(row),
+    }
+}
+
+fn sent_buffers(row: &CallRow) -> Option<SentBuffers> {
+    match row.does {
+        Does::Send(_) => {
+            let (at, request) = (row.sent()?, row.position(Arg::NewRequest)?);
+            let [buffer, count, datatype, request] =
+                [at.buffer, at.count, at.datatype, request].map(|at| at as u8);
+            Some(SentBuffers::Sent { buffer, count, datatype, request })
+        }
+        Does::Start => Some(SentBuffers::Started),
+        Does::Complete { which: Which::One | Which::All, .. } => Some(SentBuffers::Complete),
+        Does::Complete { which: Which::Any | Which::Some, .. } => Some(SentBuffers::SomeComplete),
+        _ => None,
     }
 }
 
@@ -105,7 +121,7 @@ mod tests {
     #[test]
     fn of_a_nonblocking_call_the_request_is_read_at_its_return() {
         let request = Read { argument: 6, at_return: true, element_bytes: 8, count: ReadCount::One };
-        let expected = Results { reads: vec![request], stack_arguments: 1, answer: None };
+        let expected = Results { reads: vec![request], stack_arguments: 1, answer: None, buffers: None };
         assert_eq!(of("MPI_Irecv", MpiKind::OpenMpi), expected);
     }
 
@@ -141,6 +157,45 @@ mod tests {
             [(1, false, 40, ReadCount::One), (2, true, 4, ReadCount::One)]
         );
         assert_eq!(reads("MPI_Group_free", MpiKind::OpenMpi), [(0, false, 8, ReadCount::One)]);
+    }
+
+    #[test]
+    fn buffers_of_sends_are_looked_at_from_their_beginning_to_their_end() {
+        let buffers = |name| of(name, MpiKind::Mpich).buffers;
+        let sent = SentBuffers::Sent { buffer: 0, count: 1, datatype: 2, request: 6 };
+        for name in ["MPI_Isend", "MPI_Issend", "MPI_Irsend", "MPI_Ibsend", "MPI_Send_init"] {
+            assert_eq!(buffers(name), Some(sent), "{name}");
+        }
+        assert_eq!(buffers("MPI_Startall"), Some(SentBuffers::Started));
+        for name in ["MPI_Wait", "MPI_Waitall", "MPI_Test", "MPI_Testall"] {
+            assert_eq!(buffers(name), Some(SentBuffers::Complete), "{name}");
+        }
+        for name in ["MPI_Waitany", "MPI_Testsome"] {
+            assert_eq!(buffers(name), Some(SentBuffers::SomeComplete), "{name}");
+        }
+        for name in ["MPI_Send", "MPI_Irecv", "MPI_Isendrecv_replace", "MPI_Request_free", "MPI_Iallreduce"] {
+            assert_eq!(buffers(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_started_or_completed_is_read_first() {
+        for row in analyzer::calls::rows() {
+            let results = results(row, MpiKind::OpenMpi);
+            let Some(SentBuffers::Started | SentBuffers::Complete | SentBuffers::SomeComplete) =
+                results.buffers
+            else {
+                continue;
+            };
+            let requests = row.position(Arg::Requests).or_else(|| row.position(Arg::Request));
+            let first = results.reads[0];
+            assert_eq!(
+                (Some(usize::from(first.argument)), first.at_return),
+                (requests, false),
+                "{}",
+                row.name
+            );
+        }
     }
 
     #[test]

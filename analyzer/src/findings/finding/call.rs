@@ -90,7 +90,7 @@ pub struct BufferConflict {
     pub count: u64,
     /// Of the first time: length of the buffer.
     pub buffer_bytes: u64,
-    /// Of the first time: how much of it was used.
+    /// Of the first time: how much of it was used; of what was found changed, one byte.
     pub used_bytes: u64,
     /// When it was for the first time, CLOCK_MONOTONIC.
     pub first_ns: u64,
@@ -147,6 +147,13 @@ pub enum BufferUser {
     Copy {
         /// Where it is called.
         place: Place,
+    },
+    /// Code that no probe sees: what is sent was found changed.
+    Store {
+        /// The call that would have completed the request.
+        seen_by: StuckCall,
+        /// Of the first time: the first byte of the buffer that was found changed.
+        first_byte: u64,
     },
 }
 

@@ -52,6 +52,8 @@ pub(crate) enum MemoryUser {
     Call(&'static str, u64),
     /// A copy of the program's.
     Copy(SiteId),
+    /// Nobody knows which code, as this call showed, by its name and where it returns to in the process's space.
+    Store(&'static str, u64),
 }
 
 /// A buffer was used before the request that it belongs to was complete.
@@ -72,9 +74,11 @@ pub(crate) struct EarlyUse {
     pub access: MemoryAccess,
     /// How often.
     pub count: u64,
-    /// Of the first time: length of the buffer, and how much of it was used.
+    /// Of the first time: length of the buffer, and how much of it was used, as far as is known.
     pub buffer_bytes: u64,
     pub used_bytes: u64,
+    /// Of the first time: the first byte of the buffer that was used.
+    pub first_byte: u64,
     /// Both begin at the same byte.
     pub is_same: bool,
     /// The message may have come before the use, or after, as far as is known; not if a send read the buffer, and each time its message was
@@ -141,6 +145,10 @@ impl ProcessBuffers {
         }
         let at = self.few.iter().position(|buffer| buffer.place() == place);
         at.map(|at| self.few.swap_remove(at)).is_some()
+    }
+
+    fn has(&self, place: (u64, MessageId)) -> bool {
+        self.many.contains_key(&place) || self.few.iter().any(|buffer| buffer.place() == place)
     }
 
     /// One that a use of this range must not be of: of several the one that begins first.
@@ -257,7 +265,8 @@ impl ActiveBuffers {
             }
             Entry::Vacant(_) if is_full => {}
             Entry::Vacant(free) => {
-                let used_bytes = used.range.end.min(buffer.end) - used.range.start.max(buffer.start);
+                let first_used = used.range.start.max(buffer.start);
+                let used_bytes = used.range.end.min(buffer.end) - first_used;
                 free.insert(EarlyUse {
                     rank,
                     function,
@@ -270,6 +279,7 @@ impl ActiveBuffers {
                     count: 1,
                     buffer_bytes: buffer.end - buffer.start,
                     used_bytes,
+                    first_byte: first_used - buffer.start,
                     is_same: buffer.start == used.range.start,
                     is_race: !may_be_unsent,
                     first_ns: used.time_ns,
@@ -277,6 +287,25 @@ impl ActiveBuffers {
                 (self.wants_places, self.is_new) = (true, true);
             }
         }
+    }
+
+    /// What an active request sends has changed, from this byte of the buffer on. If it was seen how, that is known already.
+    pub(super) fn change(&mut self, pid: u32, op: &Op, user: MemoryUser, byte: u64, time_ns: u64) {
+        let Some(buffer) = ActiveBuffer::of(op) else { return };
+        if !self.processes.get(&pid).is_some_and(|buffers| buffers.has(buffer.place())) {
+            return;
+        }
+        let (rank, function) = (op.id.call.rank, op.origin.row.name.as_str());
+        let is_seen = |found: &EarlyUse| {
+            (found.rank, found.function, found.return_address) == (rank, function, op.origin.return_address)
+                && found.access != MemoryAccess::Reads
+                && !matches!(found.user, MemoryUser::Store(..))
+        };
+        if self.found.values().any(is_seen) {
+            return;
+        }
+        let range = buffer.start + byte..buffer.start + byte + 1;
+        self.look(pid, &MemoryUse { range, access: MemoryAccess::Writes, user, time_ns }, |_| true);
     }
 
     /// It is known which message a receive gets, and when that was sent.
@@ -314,7 +343,7 @@ impl ActiveBuffers {
         self.wants_places = false;
         for found in self.found.values_mut() {
             found.place = found.place.or_else(|| place(found.rank, found.return_address));
-            if let MemoryUser::Call(_, return_address) = found.user {
+            if let MemoryUser::Call(_, return_address) | MemoryUser::Store(_, return_address) = found.user {
                 found.user_place = found.user_place.or_else(|| place(found.rank, return_address));
             }
         }

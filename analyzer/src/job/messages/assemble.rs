@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use crate::job::last_calls::CallEntry;
 use crate::mpi::calls::{Arg, CallRow, Does};
-use crate::tape::wire::{Body, Header, NO_ARGUMENT, PIECE_WORDS, STACK_ARGUMENTS};
+use crate::tape::wire::{Body, CHANGED_BUFFERS, Header, NO_ARGUMENT, PIECE_WORDS, STACK_ARGUMENTS};
 
 /// Threads that are followed.
 const MOST_THREADS: usize = 1 << 16;
@@ -146,6 +146,17 @@ impl Call {
         found.of(&self.bytes)?.get(..found.total_bytes as usize)
     }
 
+    /// Buffers of its requests that have changed since their sends began.
+    pub(super) fn changed_buffers(&self) -> impl Iterator<Item = ChangedBuffer> {
+        let found = self.known().iter().find(|v| v.argument == CHANGED_BUFFERS);
+        let (found, _) = found.and_then(|v| v.of(&self.bytes)).unwrap_or_default().as_chunks::<8>();
+        let (found, _) = found.as_chunks::<PIECE_WORDS>();
+        found.iter().map(|words| {
+            let [request, addr, since_ns, byte, _] = words.map(u64::from_ne_bytes);
+            ChangedBuffer { request: request as usize, addr, since_ns, byte }
+        })
+    }
+
     /// Whether an argument's values came, but not all of them.
     pub(super) fn is_cut(&self, arg: Arg) -> bool {
         let at = self.row.position(arg).map(|at| at as u32);
@@ -210,6 +221,19 @@ impl Call {
         };
         behind || self.row.arguments_used() > self.known_args
     }
+}
+
+/// What the kernel part says of the buffer of a send that is not complete.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ChangedBuffer {
+    /// Which of the call's requests it is.
+    pub request: usize,
+    /// Where it is, in the process's space.
+    pub addr: u64,
+    /// When it was looked at for the first time, CLOCK_MONOTONIC.
+    pub since_ns: u64,
+    /// The first byte that was not the same any more.
+    pub byte: u64,
 }
 
 /// What a record makes known.
@@ -291,6 +315,11 @@ impl<T: Default> Assembler<T> {
                     call.stack(*total_bytes, words);
                 } else {
                     let bytes = total_bytes.saturating_sub(*position_bytes).min(8 * PIECE_WORDS as u32);
+                    let mut words = *words;
+                    if *argument == CHANGED_BUFFERS {
+                        // Records may come by another clock than the kernel part's.
+                        words[2] = h.time_ns.saturating_sub(words[2]);
+                    }
                     let words = &words[..bytes.div_ceil(8) as usize];
                     call.piece(*argument, *total_bytes, *position_bytes, *at_return, words);
                 }

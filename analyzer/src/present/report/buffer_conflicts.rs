@@ -20,8 +20,9 @@ impl Views<'_> {
         let mut by_calls: BTreeMap<_, Vec<&messages::EarlyUse>> = BTreeMap::new();
         for found in self.p.job.messages.buffer_conflicts() {
             let user = match found.user {
-                messages::MemoryUser::Call(function, _) => (Some((function, found.user_place)), None),
-                messages::MemoryUser::Copy(site) => (None, Some(site)),
+                messages::MemoryUser::Call(function, _) => (Some((function, found.user_place)), None, false),
+                messages::MemoryUser::Store(function, _) => (Some((function, found.user_place)), None, true),
+                messages::MemoryUser::Copy(site) => (None, Some(site), false),
             };
             by_calls.entry((found.function, found.place, user, found.access)).or_default().push(found);
         }
@@ -44,6 +45,10 @@ impl Views<'_> {
             user: match first.user {
                 messages::MemoryUser::Call(function, _) => BufferUser::Call(call(function, first.user_place)),
                 messages::MemoryUser::Copy(site) => BufferUser::Copy { place: self.place(site) },
+                messages::MemoryUser::Store(function, _) => BufferUser::Store {
+                    seen_by: call(function, first.user_place),
+                    first_byte: first.first_byte,
+                },
             },
             access: match first.access {
                 messages::MemoryAccess::Reads => BufferAccess::Read,

@@ -10,8 +10,8 @@ pub mod kind;
 mod record;
 
 pub use record::{
-    Body, CallContext, FileId, Header, NO_ARGUMENT, PIECE_WORDS, QueueChange, Record, STACK_ARGUMENTS,
-    WorkSegment,
+    Body, CHANGED_BUFFERS, CallContext, FileId, Header, NO_ARGUMENT, PIECE_WORDS, QueueChange, Record,
+    STACK_ARGUMENTS, WorkSegment,
 };
 
 /// Most words that a record of this version has.

@@ -4,6 +4,10 @@
 pub const PIECE_WORDS: usize = 5;
 /// Stands for the arguments on the stack, as if this one pointed to them.
 pub const STACK_ARGUMENTS: u32 = 6;
+/// In the place of an argument: buffers of sends that have changed since these began, and are not complete. Five words for each: which
+/// of the call's requests it is (from 0), where the buffer is, nanoseconds since it was looked at for the first time, which byte is the
+/// first that has changed, and 0.
+pub const CHANGED_BUFFERS: u32 = 64;
 /// No argument.
 pub const NO_ARGUMENT: u32 = 0xff;
 
@@ -116,7 +120,7 @@ pub enum Body {
     /// known yet. The kernel part never writes it.
     Endpoint { name: u64, incoming: u64, outgoing: u64 },
     /// A piece of what an argument (from 0) of the thread's last MPI call points to; [`STACK_ARGUMENTS`]:
-    /// the arguments on the stack. `serial`: calls of the thread so far.
+    /// the arguments on the stack; [`CHANGED_BUFFERS`]: what its requests show. `serial`: calls of the thread so far.
     Values {
         serial: u32,
         argument: u32,

@@ -4,6 +4,7 @@ use std::num::NonZeroU64;
 
 use super::Begun;
 use super::{Follower, MOST_TAKEN, Taken, integers, origin};
+use crate::job::messages::active_buffers::MemoryUser;
 use crate::job::messages::assemble::Call;
 use crate::job::messages::data::{Arrival, Asked, Data};
 use crate::job::messages::ids::CallId;
@@ -81,6 +82,7 @@ impl Follower {
         if [requests, Arg::Statuses, Arg::Indices].into_iter().any(|arg| call.is_cut(arg)) {
             return self.to_lose.push(call.pid);
         }
+        self.changed_buffers(call);
         // Which of the requests, and which of the statuses is its own.
         match which {
             Which::One => self.request_over(call, id, 0, self.status(call, Arg::Status, 0)),
@@ -100,6 +102,27 @@ impl Follower {
                     let Ok(at) = usize::try_from(at) else { continue };
                     self.request_over(call, id, at, self.status(call, Arg::Statuses, n));
                 }
+            }
+        }
+    }
+
+    /// Buffers of sends that have changed, as a call shows that is about to complete some of them. Whether they are what is sent by the requests
+    /// that it names is not what the kernel part knows.
+    fn changed_buffers(&mut self, call: &Call) {
+        for changed in call.changed_buffers() {
+            let Some(handle) = self.handles(call).nth(changed.request) else { continue };
+            let ops = self.requests.known(call.pid, handle).flat_map(TrackedRequest::messages);
+            let is_it = |op: &&Op| {
+                op.content.is_some_and(|content| {
+                    op.sends
+                        && content.addr == changed.addr
+                        && content.since_ns <= changed.since_ns
+                        && changed.byte < content.len_bytes.get()
+                })
+            };
+            if let Some(op) = ops.filter(is_it).last() {
+                let user = MemoryUser::Store(call.row.name.as_str(), call.return_address);
+                self.buffers.change(call.pid, op, user, changed.byte, call.begin_ns);
             }
         }
     }
