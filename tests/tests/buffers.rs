@@ -8,7 +8,7 @@ use live::{Dmscope, JobSpec, MpiImplementation};
 use serde_json::Value;
 
 /// Cases, with how the buffer is used meanwhile, by what, how often, and how that is told.
-const CASES: [(&str, &str, &str, u64, &str); 8] = [
+const CASES: [(&str, &str, &str, u64, &str); 12] = [
     ("sent_and_copied_over", "written", "copy", 1, "warning"),
     ("sent_and_received_over", "received", "MPI_Recv", 1, "warning"),
     ("received_and_copied_out", "read", "copy", 1, "warning"),
@@ -17,9 +17,13 @@ const CASES: [(&str, &str, &str, u64, &str); 8] = [
     ("received_twice", "received", "MPI_Irecv", 1, "warning"),
     ("tokens_received_twice", "received", "MPI_Irecv", 1, "notice"),
     ("started_and_copied_over", "written", "copy", 3, "warning"),
+    ("sent_and_stored_over", "written", "store", 1, "warning"),
+    ("sent_and_stored_at_the_end", "written", "store", 1, "warning"),
+    ("two_sent_and_one_stored_over", "written", "store", 1, "warning"),
+    ("started_and_stored_over", "written", "store", 3, "warning"),
 ];
 /// What uses buffers as it may.
-const RIGHT: &str = "used_rightly";
+const RIGHT: [&str; 2] = ["used_rightly", "stored_rightly"];
 
 fn told(library: MpiImplementation, arguments: &[&str]) -> Result<Vec<Value>> {
     let job = JobSpec::own(library, "buffers")?.ranks(2).args(arguments.iter().copied());
@@ -49,6 +53,7 @@ fn each_use_of_an_active_buffer_is_told_with_both_places() -> Result<()> {
             let evidence = &found[0]["evidence"];
             let (by, at) = match &evidence["user"] {
                 user if user["kind"] == "copy" => ("copy", &user["place"]),
+                user if user["kind"] == "store" => ("store", &user["seen_by"]["place"]),
                 user => (user["function"].as_str().context("a call")?, &user["place"]),
             };
             ensure!((by, evidence["access"].as_str()) == (user, Some(access)), "{name}: {evidence:#}");
@@ -69,7 +74,7 @@ fn each_use_of_an_active_buffer_is_told_with_both_places() -> Result<()> {
 fn of_buffers_that_are_used_as_they_may_be_nothing_is_told() -> Result<()> {
     for library in MpiImplementation::ALL {
         let twins = CASES.iter().map(|(case, ..)| vec![*case, "--right"]);
-        for arguments in twins.chain([vec![RIGHT]]) {
+        for arguments in twins.chain(RIGHT.map(|case| vec![case])) {
             let found = told(library, &arguments)?;
             ensure!(found.is_empty(), "{} {arguments:?}: {found:#?}", library.name());
         }

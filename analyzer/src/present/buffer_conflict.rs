@@ -35,11 +35,10 @@ pub(crate) fn say(found: &BufferConflict) -> (String, Vec<String>) {
                  the one.",
                 found.request.function
             ));
+            let (all, function, place) = (found.buffer_bytes, &seen_by.function, place_text(&seen_by.place));
             format!(
-                "{who} changed{times} the {} bytes that {of_request}, before that request was complete, by code that calls no copy: at {} they \
-                 were not the same any more, from byte {first_byte} on.",
-                found.buffer_bytes,
-                call_at(seen_by)
+                "{who} changed{times} the {all} bytes that {of_request}, before that request was complete, by code that calls no copy: at \
+                 {function} called at {place} they were not the same any more, from byte {first_byte} on."
             )
         }
     };

@@ -5,7 +5,7 @@ use crate::common::{LIBRARY, PROGRAM};
 use analyzer::finding::{BufferAccess, BufferConflict, BufferUser, Evidence, Report, Severity};
 use analyzer::input::Input;
 use analyzer::plan::{Plan, PlannedFile, Probe, ProbeClass, ProbePlace};
-use analyzer::wire::{Body, CallContext};
+use analyzer::wire::{Body, CHANGED_BUFFERS, CallContext};
 
 const REQUEST: u64 = 7;
 const BYTES: u64 = 100;
@@ -148,6 +148,64 @@ fn two_receives_into_one_buffer_are_a_warning_unless_they_may_be_meant() {
     assert_eq!(severities(AT, 8), [Severity::Notice]);
     assert_eq!(severities(AT + 50, BYTES), [Severity::Notice]);
     assert_eq!(severities(AT + BYTES, BYTES), []);
+}
+
+/// The request is waited for in a call that shows its buffer, which was looked at so long before, changed from a byte on.
+fn found_changed(handle: u64, at: u64, byte: u64, age_ns: u64) -> Vec<(Severity, BufferConflict)> {
+    let mut job = Job::new_job();
+    job.begin_request("MPI_Isend", REQUEST, AT);
+    wait_and_show(&mut job, handle, &[[0, at, age_ns, byte, 0]]);
+    job.found()
+}
+
+fn wait_and_show(job: &mut Job, handle: u64, changed: &[[u64; 5]]) {
+    job.begin(0, "MPI_Wait", [POINTER, 0, 0, 0, 0, 0], 40);
+    job.points(0, "MPI_Wait", 0, false, &[handle as i32]);
+    let probe = job.t.probe("MPI_Wait", ProbeClass::CallResults);
+    for (position_bytes, words) in (0..).step_by(40).zip(changed) {
+        let serial = job.serial(0);
+        let (argument, total_bytes) = (CHANGED_BUFFERS, 8192);
+        let body =
+            Body::Values { serial, argument, total_bytes, position_bytes, at_return: false, words: *words };
+        job.t.record(0, probe, body);
+    }
+    job.over(0, "MPI_Wait", None);
+}
+
+#[test]
+fn what_is_sent_and_found_changed_before_it_is_complete_is_told_with_the_call_that_showed_it() {
+    let found = found_changed(REQUEST, AT, 64, 1);
+    let [(Severity::Warning, found)] = &found[..] else { panic!("{found:#?}") };
+    assert_eq!((found.access, found.buffer_bytes, found.count), (BufferAccess::Written, BYTES, 1));
+    let BufferUser::Store { seen_by, first_byte: 64 } = &found.user else { panic!("{found:#?}") };
+    assert_eq!((&*seen_by.function, seen_by.place.offset_bytes), ("MPI_Wait", 0x100 + 16 * 40 - 1));
+}
+
+#[test]
+fn a_change_of_what_is_not_sent_is_none() {
+    for (handle, at, byte, age_ns) in [
+        (REQUEST + 1, AT, 0, 1),
+        (REQUEST, AT + 8, 0, 1),
+        // Beyond its end, and of an earlier send of the same request.
+        (REQUEST, AT, BYTES, 1),
+        (REQUEST, AT, 0, 1 << 40),
+    ] {
+        let found = found_changed(handle, at, byte, age_ns);
+        assert!(found.is_empty(), "{handle} {at} {byte} {age_ns}: {found:#?}");
+    }
+}
+
+#[test]
+fn a_change_of_which_it_was_seen_how_it_came_about_is_told_once() {
+    let mut job = Job::new_job();
+    job.begin_request("MPI_Isend", REQUEST, AT);
+    job.copy(outside(), ELSEWHERE, AT);
+    wait_and_show(&mut job, REQUEST, &[[0, AT, 1, 0, 0]]);
+    let found = job.found();
+    assert!(
+        matches!(&found[..], [(_, found)] if matches!(found.user, BufferUser::Copy { .. })),
+        "{found:#?}"
+    );
 }
 
 #[test]

@@ -54,6 +54,11 @@ impl Job {
         self.t.record(rank, probe, Body::Call { return_address, args, nested: false });
     }
 
+    /// The number of a rank's last call.
+    pub fn serial(&self, rank: u32) -> u32 {
+        self.serials[rank as usize]
+    }
+
     /// What an argument of a rank's last call points to.
     pub fn points(&mut self, rank: u32, function: &str, argument: u32, at_return: bool, integers: &[i32]) {
         let probe = self.t.probe(function, ProbeClass::CallResults);

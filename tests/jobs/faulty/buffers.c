@@ -168,6 +168,117 @@ static void started_and_copied_over(void)
     MPI_Request_free(&request);
 }
 
+// By assignments, which no probe sees.
+static void store(char *to)
+{
+    for (int i = 0; i < 1000; i++)
+        to[i]++;
+}
+
+static void sent_and_stored_over(void)
+{
+    if (rank == 1) {
+        wait_for_release();
+        return get(LONG);
+    }
+    MPI_Request request;
+    MPI_Isend(buffer, LONG, MPI_CHAR, 1, TAG, MPI_COMM_WORLD, &request); // begun
+    store(is_right ? third : buffer);
+    release();
+    MPI_Wait(&request, MPI_STATUS_IGNORE); // used
+    store(buffer);
+}
+
+static void sent_and_stored_at_the_end(void)
+{
+    if (rank == 1) {
+        wait_for_release();
+        return get(LONG);
+    }
+    MPI_Request request;
+    MPI_Issend(buffer, LONG / 8, MPI_DOUBLE, 1, TAG, MPI_COMM_WORLD, &request); // begun
+    (is_right ? third : buffer)[LONG - 1]++;
+    release();
+    int flag = 0;
+    while (!flag)
+        MPI_Test(&request, &flag, MPI_STATUS_IGNORE); // used
+    buffer[LONG - 1]++;
+}
+
+static void two_sent_and_one_stored_over(void)
+{
+    if (rank == 1) {
+        wait_for_release();
+        get(LONG);
+        return get(LONG);
+    }
+    MPI_Request requests[2];
+    MPI_Isend(other, LONG, MPI_CHAR, 1, TAG, MPI_COMM_WORLD, &requests[0]);
+    MPI_Isend(buffer, LONG, MPI_CHAR, 1, TAG, MPI_COMM_WORLD, &requests[1]); // begun
+    store(is_right ? third : buffer + LONG / 2);
+    release();
+    int index;
+    MPI_Waitany(2, requests, &index, MPI_STATUS_IGNORE); // used
+    MPI_Wait(&requests[!index], MPI_STATUS_IGNORE);
+    store(buffer);
+    store(other);
+}
+
+static void started_and_stored_over(void)
+{
+    if (rank == 1) {
+        for (int i = 0; i < 3; i++) {
+            wait_for_release();
+            get(LONG);
+        }
+        return;
+    }
+    MPI_Request request;
+    MPI_Send_init(buffer, LONG, MPI_CHAR, 1, TAG, MPI_COMM_WORLD, &request); // prepared
+    store(buffer);
+    for (int i = 0; i < 3; i++) {
+        MPI_Start(&request);
+        store(is_right ? third : buffer);
+        release();
+        MPI_Wait(&request, MPI_STATUS_IGNORE); // used
+        store(buffer);
+    }
+    MPI_Request_free(&request);
+}
+
+// Requests that are kept elsewhere than where the library stored them, and one that is known to be complete.
+static void stored_rightly(void)
+{
+    if (rank == 1) {
+        for (int i = 0; i < 5; i++) {
+            wait_for_release();
+            get(LONG);
+        }
+        return;
+    }
+    MPI_Request request, requests[2];
+    requests[1] = MPI_REQUEST_NULL;
+    MPI_Isend(buffer, LONG, MPI_CHAR, 1, TAG, MPI_COMM_WORLD, &request);
+    requests[0] = request;
+    release();
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    store(buffer);
+    for (int i = 0; i < 3; i++) {
+        MPI_Isend(i == 1 ? other : buffer, LONG, MPI_CHAR, 1, TAG, MPI_COMM_WORLD, &requests[1]);
+        request = requests[1];
+        release();
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        store(buffer);
+        store(other);
+    }
+    MPI_Isend(buffer, LONG, MPI_CHAR, 1, TAG, MPI_COMM_WORLD, &request);
+    release();
+    for (int flag = 0; !flag;)
+        MPI_Request_get_status(request, &flag, MPI_STATUS_IGNORE);
+    store(buffer);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
 // All that ends a request lets its buffer go; reading what is sent, and other parts of an array, are right.
 static void used_rightly(void)
 {
@@ -246,6 +357,11 @@ static const struct {
     {"received_twice", received_twice},
     {"tokens_received_twice", tokens_received_twice},
     {"started_and_copied_over", started_and_copied_over},
+    {"sent_and_stored_over", sent_and_stored_over},
+    {"sent_and_stored_at_the_end", sent_and_stored_at_the_end},
+    {"two_sent_and_one_stored_over", two_sent_and_one_stored_over},
+    {"started_and_stored_over", started_and_stored_over},
+    {"stored_rightly", stored_rightly},
     {"used_rightly", used_rightly},
 };
 
@@ -254,6 +370,9 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     is_right = argc > 2 && !strcmp(argv[2], "--right");
+    // Memory that was never written is not looked at.
+    memset(buffer, 1, LONG);
+    memset(other, 2, LONG);
     bool is_known = false;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         if (argc > 1 && !strcmp(argv[1], cases[i].name)) {

@@ -79,23 +79,34 @@ static __always_inline bool sample(__u64 *words, __u64 buffer, __u64 len_bytes)
 	return true;
 }
 
-/* A send has begun, or was prepared: its request is there. */
+static __always_inline void fill_sent_buffer(struct sent_buffer *sent, struct thread *th, struct dms_shape *shape,
+					     __u64 request_at, __u32 count)
+{
+	sent->buffer = argument_of(th, shape->buffer);
+	sent->len_bytes = (__u64)count * element_bytes(argument_of(th, shape->datatype), shape->handle_bytes);
+	sent->handle = read_handle(request_at, shape->handle_bytes);
+	sent->since_ns = sample(sent->words, sent->buffer, sent->len_bytes) ? bpf_ktime_get_ns() : 0;
+}
+
+/* A send has begun, or was prepared: its request is there. Mostly the program has used the same place before. */
 static __always_inline void keep_sent_buffer(struct thread *th, struct dms_shape *shape)
 {
 	struct request_place place = {};
-	struct sent_buffer *sent = &th->sent;
+	struct sent_buffer *sent;
 	__s32 count = (__s32)argument_of(th, shape->count);
 
 	place.at = argument_of(th, shape->request);
 	place.tgid = bpf_get_current_pid_tgid() >> 32;
-	sent->buffer = argument_of(th, shape->buffer);
-	if (count <= 0 || sent->buffer < LOWEST_PLACE)
+	if (count <= 0 || argument_of(th, shape->buffer) < LOWEST_PLACE)
 		return;
-	sent->len_bytes = (__u64)count * element_bytes(argument_of(th, shape->datatype), shape->handle_bytes);
-	sent->handle = read_handle(place.at, shape->handle_bytes);
-	sent->since_ns = bpf_ktime_get_ns();
-	if (sample(sent->words, sent->buffer, sent->len_bytes))
-		bpf_map_update_elem(&sent_buffers, &place, sent, BPF_ANY);
+	sent = bpf_map_lookup_elem(&sent_buffers, &place);
+	if (sent) {
+		fill_sent_buffer(sent, th, shape, place.at, count);
+		return;
+	}
+	fill_sent_buffer(&th->sent, th, shape, place.at, count);
+	if (th->sent.since_ns)
+		bpf_map_update_elem(&sent_buffers, &place, &th->sent, BPF_ANY);
 }
 
 struct buffers_look {
@@ -185,8 +196,10 @@ static long look_at_buffer(__u32 number, void *context)
 	}
 	if (sent->since_ns && sample(th->sent.words, sent->buffer, sent->len_bytes)) {
 		byte = first_changed(sent->words, th->sent.words);
-		if (byte < SAMPLE_WORDS * 8)
+		if (byte < SAMPLE_WORDS * 8) {
 			tell_changed(look, sent, number, byte, now_ns);
+			sent->since_ns = 0; /* Once is enough. */
+		}
 	}
 	if (look->buffers == BUFFERS_COMPLETE)
 		sent->since_ns = 0;
