@@ -4,8 +4,8 @@
 //! written out here; that text is part of the output format, and a test holds it.
 
 use super::finding::{
-    BufferAccess, BufferConflict, BufferUser, CallError, DatatypeMismatch, Fault, Leak, Place,
-    PotentialDeadlock,
+    AccessConflict, BufferAccess, BufferConflict, BufferUser, CallError, DatatypeMismatch, Fault, Leak,
+    Place, PotentialDeadlock,
 };
 use crate::job::messages::LeakKind;
 use crate::job::names::{BufferName, Kind, OpName, SiteName};
@@ -96,6 +96,13 @@ pub(crate) fn potential_deadlock(found: &PotentialDeadlock) -> String {
         .collect();
     calls.sort_unstable();
     format!("potential-deadlock{}", calls.concat())
+}
+
+/// Of two accesses to a window that nothing orders.
+pub(crate) fn access_conflict(found: &AccessConflict) -> String {
+    let [first, second] =
+        [&found.first, &found.second].map(|call| format!("{}-{:x}", call.function, call.place.offset_bytes));
+    format!("access-conflict-{first}-{second}")
 }
 
 /// Of messages between two calls whose datatypes do not match.

@@ -157,6 +157,14 @@ impl Builtin {
         }
     }
 
+    /// Whether a lock on a window is MPI_LOCK_SHARED.
+    pub fn is_shared_lock(&self, kind: u32) -> bool {
+        kind == match self.kind {
+            MpiKind::OpenMpi => 2,
+            MpiKind::Mpich => 235,
+        }
+    }
+
     /// What MPI_PROC_NULL is.
     pub fn proc_null(&self) -> i32 {
         match self.kind {

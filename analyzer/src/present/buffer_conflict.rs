@@ -3,6 +3,7 @@
 use super::hang::call_at;
 use super::text::{place_text, who_text};
 use crate::findings::finding::{BufferAccess, BufferConflict, BufferUser};
+use crate::mpi::calls::{Does, row};
 
 /// As a heading.
 pub(crate) const TITLE: &str = "Buffer of an active request used";
@@ -11,8 +12,14 @@ pub(crate) const TITLE: &str = "Buffer of an active request used";
 pub(crate) fn say(found: &BufferConflict) -> (String, Vec<String>) {
     let who = who_text(&found.ranks);
     let times = if found.count == 1 { String::new() } else { format!(" {} times", found.count) };
-    let of_request =
-        format!("{} {}", call_at(&found.request), if found.receives { "receives" } else { "sends" });
+    let is_one_sided = row(&found.request.function).is_some_and(|row| matches!(row.does, Does::OneSided(_)));
+    let (what, moves, completing) = match (is_one_sided, found.receives) {
+        (false, false) => ("request", "sends", "MPI_Wait, MPI_Test"),
+        (false, true) => ("request", "receives", "MPI_Wait, MPI_Test"),
+        (true, false) => ("operation", "moves to a window", "MPI_Win_fence, MPI_Win_unlock, MPI_Win_flush"),
+        (true, true) => ("operation", "gets from a window", "MPI_Win_fence, MPI_Win_unlock, MPI_Win_flush"),
+    };
+    let of_request = format!("{} {moves}", call_at(&found.request));
     let used = |by: &str| {
         let did = match found.access {
             BufferAccess::Read => "read",
@@ -23,10 +30,10 @@ pub(crate) fn say(found: &BufferConflict) -> (String, Vec<String>) {
             (used, all) if used == all => format!("all {all} bytes"),
             (used, all) => format!("{used} of the {all} bytes"),
         };
-        format!("{who}, by {by},{times} {did} {bytes} that {of_request}, before that request was complete.")
+        format!("{who}, by {by},{times} {did} {bytes} that {of_request}, before that {what} was complete.")
     };
     let mut next = Vec::new();
-    let what = match &found.user {
+    let told = match &found.user {
         BufferUser::Call(call) => used(&call_at(call)),
         BufferUser::Copy { place } => used(&format!("a copy at {}", place_text(place))),
         BufferUser::Store { seen_by, first_byte } => {
@@ -42,14 +49,14 @@ pub(crate) fn say(found: &BufferConflict) -> (String, Vec<String>) {
             )
         }
     };
-    let summary = format!("{TITLE}: {what}");
+    let summary = format!("{TITLE}: {told}");
     let why = match (found.receives, found.access) {
         (false, _) => "what is sent may be the old bytes or the new ones, as it happens to come",
-        (true, BufferAccess::Read) => "the message may not have come yet, and what was read be old",
-        (true, BufferAccess::Written) => "the message may come before or after",
+        (true, BufferAccess::Read) => "the data may not have come yet, and what was read be old",
+        (true, BufferAccess::Written) => "the data may come before or after",
         (true, BufferAccess::Received) => "of two messages only one is left, as it happens to come",
     };
-    let first = format!("Complete the request first (MPI_Wait, MPI_Test), or use another buffer: {why}.");
+    let first = format!("Complete the {what} first ({completing}), or use another buffer: {why}.");
     next.insert(0, first);
     (summary, next)
 }

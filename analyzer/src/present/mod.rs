@@ -1,5 +1,6 @@
 //! Findings in words: text and the data of pages. Only here are sentences made.
 
+pub(crate) mod access_conflict;
 pub(crate) mod buffer_conflict;
 mod chain;
 pub mod clocks;

@@ -224,7 +224,10 @@ pub fn finding(f: &Finding, style: Style) -> String {
         Evidence::DatatypeMismatch(found) => super::type_mismatch::render(&mut out, found),
         Evidence::Leak(left) => super::leaks::render(&mut out, left),
         // The sentence says it all.
-        Evidence::ErrorReturned(_) | Evidence::BufferConflict(_) | Evidence::PotentialDeadlock(_) => {}
+        Evidence::ErrorReturned(_)
+        | Evidence::BufferConflict(_)
+        | Evidence::AccessConflict(_)
+        | Evidence::PotentialDeadlock(_) => {}
     }
     out.push_str(&format!("   {}\n", style.bold("Next")));
     for step in &f.next_steps {

@@ -93,6 +93,9 @@ impl Finding {
                     BufferUser::Store { seen_by, .. } => f(&mut seen_by.place),
                 }
             }
+            Evidence::AccessConflict(found) => {
+                [&mut found.first, &mut found.second].into_iter().for_each(|call| f(&mut call.place));
+            }
             Evidence::PotentialDeadlock(found) => {
                 let calls = found.calls.iter_mut().flat_map(|of| [Some(&mut of.call), of.begun_by.as_mut()]);
                 calls.flatten().for_each(|call| f(&mut call.place));

@@ -98,6 +98,29 @@ pub struct BufferConflict {
     pub ranks: Vec<Who>,
 }
 
+/// Two one-sided operations on the same bytes of a window, one of which puts, and nothing orders them (MPI 4.0, 12.7).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AccessConflict {
+    /// The call that was made first, of the first time …
+    pub first: StuckCall,
+    /// … and who made it.
+    pub first_ranks: Vec<Who>,
+    /// The call that was made while that was active …
+    pub second: StuckCall,
+    /// … and who made it.
+    pub second_ranks: Vec<Who>,
+    /// Whose memory it is.
+    pub targets: Vec<Who>,
+    /// How often, of all ranks.
+    pub count: u64,
+    /// Of the first time: bytes that both are to …
+    pub len_bytes: u64,
+    /// … and where they begin in the target's window.
+    pub offset_bytes: i64,
+    /// When it was for the first time, CLOCK_MONOTONIC.
+    pub first_ns: u64,
+}
+
 /// Calls that wait for each other in a cycle, unless messages are buffered or ranks leave collective calls before all have come to them:
 /// a program must not rely on that (MPI 4.0, 3.5 and 6.14).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

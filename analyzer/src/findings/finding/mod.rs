@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::job::process::Who;
 
 pub use call::{
-    BufferAccess, BufferConflict, BufferUser, BufferedCall, BufferedWait, CollectiveMismatch,
+    AccessConflict, BufferAccess, BufferConflict, BufferUser, BufferedCall, BufferedWait, CollectiveMismatch,
     DatatypeMismatch, ErrorReturned, Leak, LeakingRank, MessagesBetween, MismatchedGroup, MismatchedRank,
     PotentialDeadlock,
 };
@@ -123,6 +123,8 @@ pub enum Evidence {
     DatatypeMismatch(Box<DatatypeMismatch>),
     /// A buffer that was used before its request was complete.
     BufferConflict(Box<BufferConflict>),
+    /// Accesses to memory of a window that nothing orders.
+    AccessConflict(Box<AccessConflict>),
     /// Calls that wait for each other in a cycle, unless messages are buffered.
     PotentialDeadlock(Box<PotentialDeadlock>),
     /// Messages that nobody received, or requests that nobody came back for.

@@ -13,6 +13,7 @@ use super::ids::MessageId;
 use super::leaks::Origin;
 use super::op::Op;
 use crate::job::names::SiteId;
+use crate::mpi::calls::Does;
 use crate::tape::input::CodePlace;
 
 /// Buffers of one process that are known at once.
@@ -94,6 +95,8 @@ struct ActiveBuffer {
     end: u64,
     message: MessageId,
     receives: bool,
+    /// It is of a message, whose other side may be waited for.
+    is_message: bool,
     origin: Origin,
 }
 
@@ -101,7 +104,15 @@ impl ActiveBuffer {
     fn of(op: &Op) -> Option<Self> {
         let content = op.content?;
         let end = content.addr.checked_add(content.len_bytes.get())?;
-        Some(Self { start: content.addr, end, message: op.id, receives: !op.sends, origin: op.origin })
+        let is_message = !matches!(op.origin.row.does, Does::OneSided(_));
+        Some(Self {
+            start: content.addr,
+            end,
+            message: op.id,
+            receives: !op.sends,
+            is_message,
+            origin: op.origin,
+        })
     }
 
     /// Where it stands among many.
@@ -245,6 +256,7 @@ impl ActiveBuffers {
         let buffers = self.processes.get(&pid);
         let Some(buffer) = buffers.and_then(|all| all.conflict(&used.range, used.access)) else { return };
         let is_read_by_a_send = buffer.receives
+            && buffer.is_message
             && used.access == MemoryAccess::Reads
             && matches!(used.user, MemoryUser::Call(..));
         let may_be_unsent = is_read_by_a_send && !is_sent(buffer.message);

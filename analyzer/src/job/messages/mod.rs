@@ -3,6 +3,7 @@
 //! From records of calls, of what their arguments point to, and of their returns. What is not known (calls
 //! that were not seen, records that were lost, a source that nobody was told) gives no match, never a guess.
 
+mod accesses;
 mod active_buffers;
 mod alone;
 mod assemble;
@@ -27,6 +28,7 @@ mod tracker;
 mod type_matching;
 mod unbuffered;
 
+pub(crate) use accesses::{AccessConflict, ConflictingAccess};
 pub(crate) use active_buffers::{EarlyUse, MemoryAccess, MemoryUse, MemoryUser};
 pub use assemble::Call;
 pub(crate) use data::{Arrival, Asked, Data};

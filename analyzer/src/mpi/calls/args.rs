@@ -95,6 +95,14 @@ pub enum Arg {
     Target,
     /// Whether a lock is shared.
     LockType,
+    /// In what bytes displacements in a window are counted.
+    DisplacementUnit,
+    /// Where in the target's window.
+    Displacement,
+    /// How many elements there.
+    TargetCount,
+    /// Of which type.
+    TargetDatatype,
     /// Anything else.
     Other,
 }
@@ -196,6 +204,15 @@ pub enum Awaits {
     Lock(LockStep),
 }
 
+/// What a call does with memory in a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum WindowAccess {
+    Put,
+    Get,
+    Accumulate,
+}
+
 /// What a call does to a lock on a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockStep {
@@ -264,6 +281,8 @@ pub enum Does {
     FreeDescription(DescriptionClass),
     /// Of one-sided communication.
     Window(Awaits),
+    /// Moves data of a window, until an epoch ends or it is flushed.
+    OneSided(WindowAccess),
     Finalize,
 }
 
@@ -410,6 +429,17 @@ impl CallRow {
         Some(ContentArgs { buffer, count, datatype: self.last_position(Arg::Datatype)? })
     }
 
+    /// Where the memory of a one-sided operation is that is the caller's own.
+    pub fn origin(&self) -> Option<ContentArgs> {
+        let is_one = matches!(self.does, Does::OneSided(_));
+        let buffer = self.position(Arg::Buffer).filter(|_| is_one)?;
+        Some(ContentArgs {
+            buffer,
+            count: self.position(Arg::Count)?,
+            datatype: self.position(Arg::Datatype)?,
+        })
+    }
+
     /// Whether it asks, and does not wait.
     pub fn polls(&self) -> bool {
         self.position(Arg::Flag).is_some() || matches!(self.does, Does::Complete { polls: true, .. })
@@ -452,6 +482,7 @@ impl CallRow {
             | Does::Free
             | Does::Cancel
             | Does::Inquire
+            | Does::OneSided(_)
             | Does::MakeGroup(_)
             | Does::FreeGroup
             | Does::MakeDescription(_)

@@ -6,7 +6,7 @@ use super::args::Arg::{self, *};
 use super::args::DescriptionClass::{Datatype as DatatypeClass, Operation as OperationClass};
 use super::args::Does::{self, *};
 use super::args::Group as Members;
-use super::args::{Awaits, Grouping, LockStep, Making, Meeting, Mode, Which};
+use super::args::{Awaits, Grouping, LockStep, Making, Meeting, Mode, Which, WindowAccess};
 
 /// Name, what it does, and its arguments.
 pub(super) type Base = (&'static str, Does, &'static [Arg]);
@@ -37,6 +37,10 @@ const SCAN: &[Arg] = &[Buffer, Buffer, Count, Other, Op, Comm];
 const TO_NEIGHBORS: &[Arg] = &[Buffer, SendCount, Other, Buffer, Other, Other, Comm];
 const TO_NEIGHBORS_OF_SIZES: &[Arg] = &[Buffer, Other, Other, Other, Buffer, Other, Other, Other, Comm];
 const FROM_NEIGHBORS_OF_SIZES: &[Arg] = &[Buffer, SendCount, Other, Buffer, Other, Other, Other, Comm];
+
+const PUT: &[Arg] = &[Buffer, Count, Datatype, Target, Displacement, TargetCount, TargetDatatype, Win];
+const ACCUMULATE: &[Arg] =
+    &[Buffer, Count, Datatype, Target, Displacement, TargetCount, TargetDatatype, Other, Win];
 
 /// Calls with a nonblocking form (`MPI_Isend`) and a persistent one (`MPI_Send_init`).
 pub(super) const WITH_FORMS: &[Base] = &[
@@ -196,14 +200,25 @@ pub(super) const SINGLE: &[Base] = &[
     ("MPI_Comm_disconnect", FreeCommunicator, &[Comm]),
     ("MPI_Comm_free", FreeCommunicator, &[Comm]),
     ("MPI_File_open", Collective, &[Comm, Other, Other, Other, Other]),
-    ("MPI_Win_create", makes(Members::Window, Meeting::All), &[Other, Other, Other, Other, Comm, NewWin]),
+    (
+        "MPI_Win_create",
+        makes(Members::Window, Meeting::All),
+        &[Other, Other, DisplacementUnit, Other, Comm, NewWin],
+    ),
     ("MPI_Win_create_dynamic", makes(Members::Window, Meeting::All), &[Other, Comm, NewWin]),
-    ("MPI_Win_allocate", makes(Members::Window, Meeting::All), &[Other, Other, Other, Comm, Other, NewWin]),
+    (
+        "MPI_Win_allocate",
+        makes(Members::Window, Meeting::All),
+        &[Other, DisplacementUnit, Other, Comm, Other, NewWin],
+    ),
     (
         "MPI_Win_allocate_shared",
         makes(Members::Window, Meeting::All),
-        &[Other, Other, Other, Comm, Other, NewWin],
+        &[Other, DisplacementUnit, Other, Comm, Other, NewWin],
     ),
+    ("MPI_Put", OneSided(WindowAccess::Put), PUT),
+    ("MPI_Get", OneSided(WindowAccess::Get), PUT),
+    ("MPI_Accumulate", OneSided(WindowAccess::Accumulate), ACCUMULATE),
     ("MPI_Win_fence", Collective, &[Assertion, Win]),
     ("MPI_Win_free", FreeCommunicator, &[FreedWin]),
     ("MPI_Win_start", Window(Awaits::Epoch), &[Group, Other, Win]),

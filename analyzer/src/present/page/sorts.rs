@@ -21,7 +21,8 @@ pub(super) fn sort_of(function: &str) -> Sort {
         | Does::FreeGroup
         | Does::MakeDescription(_)
         | Does::FreeDescription(_)
-        | Does::Window(_) => Sort::Other,
+        | Does::Window(_)
+        | Does::OneSided(_) => Sort::Other,
     }
 }
 

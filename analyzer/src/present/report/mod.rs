@@ -1,5 +1,6 @@
 //! From what analyses know to findings and reports.
 
+mod access_conflicts;
 mod buffer_conflicts;
 mod chains;
 mod errors;
@@ -86,6 +87,7 @@ fn findings(p: &Sources<'_>, hangs: &[&FoundHang]) -> Vec<Finding> {
         .chain(consequence)
         .chain(views.type_mismatches())
         .chain(views.buffer_conflicts())
+        .chain(views.access_conflicts())
         .chain(views.potential_deadlocks())
         .chain(returned)
         .chain(left)

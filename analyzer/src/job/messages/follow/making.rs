@@ -102,6 +102,9 @@ impl Follower {
             }
             None => handle.iter().for_each(|handle| self.communicators.made_unknown(rank, *handle)),
         }
+        if making.group == Group::Window {
+            self.made_window(call);
+        }
     }
 
     /// Who is in a new communicator.
@@ -136,7 +139,11 @@ impl Follower {
 
     pub(super) fn free_communicator(&mut self, call: &Call, rank: u32) {
         let Some(handle) = self.freed(call) else { return };
+        let window = self.place(call, handle).filter(|_| call.row.position(Arg::FreedWin).is_some());
         let Some(comm) = self.communicators.free(rank, handle) else { return };
+        if let Some((window, own)) = window {
+            self.freed_window(call, window, own);
+        }
         let size = self.communicators.members(comm).map_or(0, <[u32]>::len);
         if self.matching.remove(comm, size as u32) {
             self.communicators.remove(comm);

@@ -5,6 +5,7 @@ mod completion;
 mod ending;
 mod lookup;
 mod making;
+mod one_sided;
 mod pending;
 
 use std::collections::VecDeque;
@@ -14,6 +15,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::job::collectives::Collectives;
 use crate::job::memory::CodeMap;
+use crate::job::messages::accesses::Accesses;
 use crate::job::messages::active_buffers::{ActiveBuffers, MemoryAccess, MemoryUse, MemoryUser};
 use crate::job::messages::assemble::{Call, CallStep};
 use crate::job::messages::communicators::{Communicators, Expected};
@@ -75,6 +77,8 @@ pub(super) struct Follower {
     requests: Requests<Op, Origin>,
     /// Buffers of those that are active.
     pub buffers: ActiveBuffers,
+    /// To memory of windows.
+    pub accesses: Accesses,
     matching: Matching<Endpoint>,
     /// Collective calls of all ranks.
     pub collectives: Collectives,
@@ -162,6 +166,7 @@ impl Follower {
     /// What a rank does is not known from here on.
     fn give_up(&mut self, rank: u32) {
         self.unbuffered.stop();
+        self.accesses.stop();
         self.arriving.retain(|receive, _| receive.call.rank != rank);
         if self.lost.insert(rank) {
             for (comm, own) in self.communicators.places(rank) {
@@ -217,6 +222,7 @@ impl Follower {
         match call.row.does {
             Does::Send(_) | Does::Receive | Does::Exchange => self.begin_messages(call, id, begun),
             Does::Start => self.start(call, id),
+            Does::OneSided(kind) => self.begin_access(call, id, kind),
             Does::ReceiveMatched => {
                 let message = self.handle(call, Arg::Message, false);
                 let probe = message.and_then(|handle| self.probed.remove(&(call.pid, handle)));
@@ -518,9 +524,14 @@ impl Follower {
             self.requests.forget(call.pid);
             self.buffers.forget(call.pid);
         }
+        if call.row.position(Arg::Win).is_some() {
+            self.buffers.forget(call.pid);
+            self.accesses.stop();
+        }
     }
 
     fn returned(&mut self, call: &Call, id: CallId, begun: &Begun) {
+        self.end_accesses(call);
         match (call.row.does, call.row.form) {
             (Does::Complete { which, .. }, _) => self.completion(call, id, which),
             (Does::ProbeMatched, _) => self.probe(call, id),

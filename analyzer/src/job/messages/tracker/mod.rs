@@ -389,11 +389,13 @@ impl Messages {
     /// known.
     #[inline(always)]
     fn look_up_code(&mut self, job: &Processes) {
-        let Follower { collectives, types, buffers, unbuffered, made, ending, communicators, .. } =
-            &self.follower;
+        let Follower {
+            collectives, types, buffers, accesses, unbuffered, made, ending, communicators, ..
+        } = &self.follower;
         let wants_places = collectives.wants_places()
             || types.wants_places()
             || buffers.wants_places()
+            || accesses.wants_places()
             || unbuffered.wants_places()
             || communicators.open.wants_places()
             || made.by_call.wants_places();
@@ -404,8 +406,9 @@ impl Messages {
 
     #[inline(never)]
     fn look_up_wanted_code(&mut self, job: &Processes) {
-        let Follower { collectives, types, buffers, unbuffered, made, begun_by, communicators, .. } =
-            &mut self.follower;
+        let Follower {
+            collectives, types, buffers, accesses, unbuffered, made, begun_by, communicators, ..
+        } = &mut self.follower;
         let process = |rank: u32| Some(job.get(job.find(*begun_by.get(&rank)?)?));
         let place = |rank, at| process(rank)?.memory.return_place(at);
         if collectives.wants_places() {
@@ -416,6 +419,9 @@ impl Messages {
         }
         if buffers.wants_places() {
             buffers.find_places(place);
+        }
+        if accesses.wants_places() {
+            accesses.find_places(place);
         }
         if unbuffered.wants_places() {
             unbuffered.find_places(place, |wanted| wanted_arguments(communicators, wanted));

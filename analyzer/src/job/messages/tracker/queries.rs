@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::super::accesses::AccessConflict;
 use super::super::active_buffers::EarlyUse;
 use super::super::assemble::Call;
 use super::super::follow::Follower;
@@ -81,6 +82,11 @@ impl Messages {
         self.follower.buffers.found().filter(|_| !self.sees_no_returns && !self.hides_completions)
     }
 
+    /// Accesses to memory of windows that nothing orders; none if some calls are not watched.
+    pub(crate) fn access_conflicts(&self) -> impl Iterator<Item = &AccessConflict> {
+        self.follower.accesses.found().filter(|_| !self.sees_no_returns)
+    }
+
     /// Calls that wait for each other in a cycle if nothing is buffered; none if some completions are not watched.
     pub(crate) fn unbuffered_cycles(&self) -> impl Iterator<Item = &UnbufferedCycle> {
         self.follower.unbuffered.found().filter(|_| !self.sees_no_returns && !self.hides_completions)
@@ -88,8 +94,12 @@ impl Messages {
 
     /// Whether another mismatch was found since the last call.
     pub(crate) fn take_mismatched(&mut self) -> bool {
-        let Follower { collectives, types, buffers, unbuffered, .. } = &mut self.follower;
-        collectives.take_mismatched() | types.take_new() | buffers.take_new() | unbuffered.take_new()
+        let Follower { collectives, types, buffers, accesses, unbuffered, .. } = &mut self.follower;
+        collectives.take_mismatched()
+            | types.take_new()
+            | buffers.take_new()
+            | accesses.take_new()
+            | unbuffered.take_new()
     }
 
     /// The communicator that a process calls so, and its number there.

@@ -255,7 +255,7 @@ fn role(row: &CallRow) -> u8 {
         | Does::ReceiveMatched
         | Does::Probe
         | Does::ProbeMatched => ROLE_POINT_TO_POINT,
-        Does::Window(_) => ROLE_RMA,
+        Does::Window(_) | Does::OneSided(_) => ROLE_RMA,
         _ => ROLE_FUNCTION,
     }
 }

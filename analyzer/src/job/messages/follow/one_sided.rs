@@ -1,0 +1,126 @@
+//! One-sided operations, and what orders them.
+
+use super::{Follower, origin};
+use crate::job::messages::accesses::{Access, AccessEnd};
+use crate::job::messages::assemble::Call;
+use crate::job::messages::ids::{CallId, CommId, MessageId};
+use crate::job::messages::op::Op;
+use crate::mpi::calls::{Arg, Awaits, Does, LockStep, WindowAccess};
+use crate::mpi::handles::ANY_TAG;
+
+impl Follower {
+    /// A one-sided operation begins.
+    pub(super) fn begin_access(&mut self, call: &Call, id: CallId, kind: WindowAccess) {
+        if self.is_partial || !self.is_complete(call) {
+            return;
+        }
+        let Some((window, own)) = self.window(call) else { return };
+        let Some(target) = self.target(call, window, own) else { return };
+        let content = self.content(call, call.row.origin());
+        let op = Op {
+            id: MessageId { call: id, part: 0 },
+            origin: origin(call),
+            sends: kind != WindowAccess::Get,
+            place: None,
+            peer: None,
+            tag: ANY_TAG,
+            content,
+            is_empty: false,
+            element: None,
+        };
+        if content.is_some() {
+            self.use_buffer(call, &op);
+            if self.accesses.use_own(window, own, target, op) {
+                self.buffers.begin(call.pid, &op);
+            }
+        }
+        if let Some((displacement, len_bytes)) = self.accessed(call) {
+            let access = Access {
+                own,
+                rank: id.rank,
+                target,
+                kind,
+                origin: origin(call),
+                displacement,
+                len_bytes,
+                time_ns: call.begin_ns,
+            };
+            let Self { accesses, communicators, has_several_clocks, .. } = self;
+            accesses.access(window, access, *has_several_clocks, |number| communicators.rank(window, number));
+        }
+    }
+
+    /// Where in the target's window, and how many bytes, if they are in one piece.
+    fn accessed(&self, call: &Call) -> Option<(i64, u64)> {
+        let process = self.processes.get(call.process);
+        let datatype = call.argument(Arg::TargetDatatype)?;
+        let size_bytes = process.datatypes.size_bytes(process.builtin?.kind, datatype)?;
+        let count = u64::try_from(call.argument(Arg::TargetCount)? as i32).ok()?;
+        Some((call.argument(Arg::Displacement)?.cast_signed(), count.checked_mul(size_bytes)?))
+    }
+
+    fn window(&mut self, call: &Call) -> Option<(CommId, u32)> {
+        let handle = call.argument(Arg::Win)?;
+        self.place(call, handle)
+    }
+
+    fn target(&self, call: &Call, window: CommId, own: u32) -> Option<u32> {
+        let rank = u32::try_from(call.argument(Arg::Target)? as i32).ok()?;
+        self.communicators.number(window, own, rank)
+    }
+
+    /// A member has got a new window.
+    pub(super) fn made_window(&mut self, call: &Call) {
+        let Some(handle) = self.handle(call, Arg::NewWin, true) else { return };
+        let Some((window, own)) = self.place(call, handle) else { return };
+        // Displacements in a window that memory is attached to later are addresses.
+        let unit_bytes = call.row.position(Arg::DisplacementUnit).map_or(Some(1), |at| call.integer(at));
+        if let Some(unit_bytes) = unit_bytes {
+            self.accesses.made(window, own, unit_bytes.into());
+        }
+    }
+
+    /// A member has given a window back.
+    pub(super) fn freed_window(&mut self, call: &Call, window: CommId, own: u32) {
+        for (_, op) in self.accesses.free(window, own) {
+            self.buffers.end(call.pid, &op);
+        }
+    }
+
+    /// A call on a window has returned.
+    pub(super) fn end_accesses(&mut self, call: &Call) {
+        let does = call.row.does;
+        if !matches!(does, Does::Window(_) | Does::Collective) || call.row.position(Arg::Win).is_none() {
+            return;
+        }
+        let Some((window, own)) = self.window(call) else { return };
+        let target = match call.row.position(Arg::Target) {
+            None => None,
+            // Who is meant is not known: what is over neither.
+            Some(_) => match self.target(call, window, own) {
+                Some(target) => Some(target),
+                None => return self.accesses.stop(),
+            },
+        };
+        let name = call.row.name.as_str();
+        let end = match does {
+            Does::Collective => AccessEnd::Fence,
+            Does::Window(Awaits::Lock(LockStep::Takes)) => {
+                let kind = call.argument(Arg::LockType).map(|kind| kind as u32);
+                let is_shared =
+                    kind.is_none_or(|kind| self.builtin(call).is_some_and(|of| of.is_shared_lock(kind)));
+                return self.accesses.lock(window, own, target, is_shared);
+            }
+            Does::Window(Awaits::Lock(LockStep::GivesBack)) => AccessEnd::Unlock(target),
+            Does::Window(Awaits::Lock(LockStep::Flushes)) if name.starts_with("MPI_Win_flush_local") => {
+                AccessEnd::FlushLocal(target)
+            }
+            Does::Window(Awaits::Lock(LockStep::Flushes)) => AccessEnd::Flush(target),
+            _ if name == "MPI_Win_start" => return self.accesses.start(window, own),
+            _ if name == "MPI_Win_complete" => AccessEnd::Complete,
+            _ => return,
+        };
+        let Self { accesses, buffers, .. } = self;
+        accesses.end(window, own, end, |op| buffers.end(call.pid, op));
+    }
+}

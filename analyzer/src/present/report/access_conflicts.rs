@@ -1,0 +1,60 @@
+//! Findings about accesses to windows that nothing orders.
+
+use std::collections::BTreeMap;
+
+use super::views::{Views, finding};
+use crate::findings::finding::{AccessConflict, Evidence, Finding, Place, Severity, StuckCall, Verdict};
+use crate::findings::ids;
+use crate::job::messages::{self, ConflictingAccess};
+use crate::job::process::Who;
+
+impl Views<'_> {
+    /// One for each pair of calls of the program, whichever ranks made them and in which order.
+    pub(super) fn access_conflicts(&self) -> Vec<Finding> {
+        let key = |end: &ConflictingAccess| (end.function, end.place);
+        let mut by_calls: BTreeMap<_, Vec<&messages::AccessConflict>> = BTreeMap::new();
+        for found in self.p.job.messages.access_conflicts() {
+            let mut keys = [key(&found.ends[0]), key(&found.ends[1])];
+            keys.sort_unstable();
+            by_calls.entry(keys).or_default().push(found);
+        }
+        by_calls.into_values().filter_map(|all| self.access_conflict(&all)).collect()
+    }
+
+    fn access_conflict(&self, all: &[&messages::AccessConflict]) -> Option<Finding> {
+        let call = |end: &ConflictingAccess| StuckCall {
+            function: end.function.to_owned(),
+            arguments: Vec::new(),
+            place: end.place.map_or_else(Place::default, |place| self.code_place(place, 1)),
+        };
+        let first = all.iter().min_by_key(|found| found.first_ns)?;
+        let [early, late] = &first.ends;
+        let is_early = |end: &&ConflictingAccess| (end.function, end.place) == (early.function, early.place);
+        let ends = || all.iter().flat_map(|found| &found.ends);
+        let is_one_call = is_early(&late);
+        let first_ranks = distinct(ends().filter(is_early).map(|end| end.rank));
+        let second_ranks = distinct(ends().filter(|end| is_one_call || !is_early(end)).map(|end| end.rank));
+        let who = distinct(ends().map(|end| end.rank));
+        let evidence = AccessConflict {
+            first: call(early),
+            first_ranks,
+            second: call(late),
+            second_ranks,
+            targets: distinct(all.iter().map(|found| found.target)),
+            count: all.iter().map(|found| found.count).sum(),
+            len_bytes: first.len_bytes,
+            offset_bytes: first.offset_bytes,
+            first_ns: first.first_ns,
+        };
+        let id = ids::access_conflict(&evidence);
+        let evidence = Evidence::AccessConflict(Box::new(evidence));
+        Some(finding(id, Verdict::Violated, Severity::Warning, who, evidence))
+    }
+}
+
+fn distinct(ranks: impl Iterator<Item = u32>) -> Vec<Who> {
+    let mut ranks: Vec<Who> = ranks.map(Who::Rank).collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    ranks
+}
