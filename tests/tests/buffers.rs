@@ -1,4 +1,5 @@
-//! Buffers that are used before the requests that they belong to are complete are told with both places; other uses are not.
+//! Buffers that are used before the requests that they belong to are complete are told with both places, and so are accesses to memory of a
+//! window that nothing orders; other uses are not.
 
 use std::fs;
 
@@ -25,17 +26,36 @@ const CASES: [(&str, &str, &str, u64, &str); 12] = [
 /// What uses buffers as it may.
 const RIGHT: [&str; 2] = ["used_rightly", "stored_rightly"];
 
+/// Cases of accesses to a window, with the calls that are in no order, and who makes them.
+const ACCESSES: [(&str, [(&str, u64); 2]); 4] = [
+    ("put_by_two_between_fences", [("MPI_Put", 0), ("MPI_Put", 2)]),
+    ("put_and_got_between_fences", [("MPI_Put", 0), ("MPI_Get", 2)]),
+    ("put_by_two_with_shared_locks", [("MPI_Put", 0), ("MPI_Put", 2)]),
+    ("put_twice_without_a_flush", [("MPI_Put", 0), ("MPI_Put", 0)]),
+];
+
 fn told(library: MpiImplementation, arguments: &[&str]) -> Result<Vec<Value>> {
-    let job = JobSpec::own(library, "buffers")?.ranks(2).args(arguments.iter().copied());
+    told_of("buffers", 2, library, arguments)
+}
+
+fn told_of(job: &str, ranks: usize, library: MpiImplementation, arguments: &[&str]) -> Result<Vec<Value>> {
+    let job = JobSpec::own(library, job)?.ranks(ranks).args(arguments.iter().copied());
     let session = Dmscope::run(&job).args(["--returns", "all", "--budget", "none"]).finish()?;
     let findings = session.report()?["findings"].as_array().context("findings")?.clone();
-    Ok(findings.into_iter().filter(|finding| finding["evidence"]["kind"] == "buffer_conflict").collect())
+    let is_wanted = |finding: &Value| {
+        matches!(finding["evidence"]["kind"].as_str(), Some("buffer_conflict" | "access_conflict"))
+    };
+    Ok(findings.into_iter().filter(is_wanted).collect())
 }
 
 /// The lines of a case that are marked so.
 fn marked(case: &str, mark: &str) -> Result<u64> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/jobs/faulty/buffers.c");
-    let source = fs::read_to_string(path).context(path)?;
+    marked_in("buffers", case, mark)
+}
+
+fn marked_in(job: &str, case: &str, mark: &str) -> Result<u64> {
+    let path = format!("{}/jobs/faulty/{job}.c", env!("CARGO_MANIFEST_DIR"));
+    let source = fs::read_to_string(&path).context(path)?;
     let mut lines =
         (1..).zip(source.lines()).skip_while(|(_, line)| !line.starts_with(&format!("static void {case}(")));
     let found = lines.find(|(_, line)| line.ends_with(&format!("// {mark}")));
@@ -76,6 +96,47 @@ fn of_buffers_that_are_used_as_they_may_be_nothing_is_told() -> Result<()> {
         let twins = CASES.iter().map(|(case, ..)| vec![*case, "--right"]);
         for arguments in twins.chain(RIGHT.map(|case| vec![case])) {
             let found = told(library, &arguments)?;
+            ensure!(found.is_empty(), "{} {arguments:?}: {found:#?}", library.name());
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn accesses_to_the_same_memory_of_a_window_that_nothing_orders_are_told_with_both_calls() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        for (case, calls) in ACCESSES {
+            let name = format!("{} {case}", library.name());
+            let found = told_of("accesses", 3, library, &[case]).with_context(|| name.clone())?;
+            ensure!(found.len() == 1, "{name}: {found:#?}");
+            eprintln!("{name}: {}", found[0]["summary"]);
+            let evidence = &found[0]["evidence"];
+            ensure!(found[0]["severity"] == "warning", "{name}: {found:#?}");
+            ensure!(evidence["targets"] == serde_json::json!([{"rank": 1}]), "{name}: {evidence:#}");
+            let line = |place: &Value| frame(place).map(|(_, _, line)| line);
+            let mut ends = ["first", "second"].map(|end| {
+                let (call, ranks) = (&evidence[end], &evidence[format!("{end}_ranks")]);
+                (line(&call["place"]), call["function"].as_str(), ranks[0]["rank"].as_u64())
+            });
+            // Between fences either may be made first.
+            ends.sort_unstable();
+            let [(first, first_rank), (second, second_rank)] = calls;
+            let expected = [
+                (Some(marked_in("accesses", case, "first")?), Some(first), Some(first_rank)),
+                (Some(marked_in("accesses", case, "second")?), Some(second), Some(second_rank)),
+            ];
+            ensure!(ends == expected, "{name}: {evidence:#}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn of_accesses_that_are_in_order_nothing_is_told() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let twins = ACCESSES.iter().map(|(case, _)| vec![*case, "--right"]);
+        for arguments in twins.chain([vec!["ordered"]]) {
+            let found = told_of("accesses", 3, library, &arguments)?;
             ensure!(found.is_empty(), "{} {arguments:?}: {found:#?}", library.name());
         }
     }

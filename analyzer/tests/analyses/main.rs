@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod accesses;
 mod active_buffers;
 mod batch;
 mod broken_chains;

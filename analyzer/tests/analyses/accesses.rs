@@ -1,0 +1,246 @@
+//! One-sided operations on the same bytes of a window that nothing orders, and buffers that they use. The library is MPICH.
+
+use crate::common::calls::{CHAR, Job, POINTER, TAG, WORLD};
+use analyzer::finding::{AccessConflict, BufferConflict, Evidence, Report, Severity};
+use analyzer::wire::STACK_ARGUMENTS;
+
+const WIN: u64 = 0xa000_0000;
+const SHARED: u64 = 235;
+const EXCLUSIVE: u64 = 234;
+const UNIT_BYTES: u64 = 8;
+
+trait Windows {
+    fn with_window() -> Self;
+    fn fence(&mut self, ranks: &[u32]);
+    fn lock(&mut self, rank: u32, target: u64, kind: u64);
+    fn unlock(&mut self, rank: u32, target: u64);
+    fn access(&mut self, rank: u32, function: &str, target: u64, displacement: u64, line: u64);
+    fn access_from(&mut self, rank: u32, function: &str, at: u64, displacement: u64, line: u64);
+}
+
+/// Where a rank's own memory is in an access: never where another one's was.
+fn own_memory(line: u64) -> u64 {
+    0x10_0000 + 0x1000 * line
+}
+
+impl Windows for Job {
+    /// Of three ranks.
+    fn with_window() -> Self {
+        let mut job = Self::begun(3);
+        for rank in 0..3 {
+            job.begin(rank, "MPI_Win_create", [0x8000, 800, UNIT_BYTES, 0, WORLD, POINTER], 1);
+        }
+        for rank in 0..3 {
+            job.over(rank, "MPI_Win_create", Some((5, WIN)));
+        }
+        job
+    }
+
+    /// Of these ranks, in this order: each goes on before the next one has.
+    fn fence(&mut self, ranks: &[u32]) {
+        for rank in ranks {
+            self.call(*rank, "MPI_Win_fence", [0, WIN, 0, 0, 0, 0], 2, None);
+        }
+    }
+
+    fn lock(&mut self, rank: u32, target: u64, kind: u64) {
+        self.call(rank, "MPI_Win_lock", [kind, target, 0, WIN, 0, 0], 3, None);
+    }
+
+    fn unlock(&mut self, rank: u32, target: u64) {
+        self.call(rank, "MPI_Win_unlock", [target, WIN, 0, 0, 0, 0], 4, None);
+    }
+
+    /// Ten bytes.
+    fn access(&mut self, rank: u32, function: &str, target: u64, displacement: u64, line: u64) {
+        self.begin(rank, function, [own_memory(line), 10, CHAR, target, displacement, 10], line);
+        let stack: &[i32] = match function {
+            "MPI_Accumulate" => &[CHAR as i32, 0, 0, 0, WIN as u32 as i32, 0],
+            _ => &[CHAR as i32, 0, WIN as u32 as i32, 0],
+        };
+        self.points(rank, function, STACK_ARGUMENTS, false, stack);
+        self.over(rank, function, None);
+    }
+
+    /// The same, of rank 1's memory.
+    fn access_from(&mut self, rank: u32, function: &str, at: u64, displacement: u64, line: u64) {
+        self.begin(rank, function, [at, 10, CHAR, 1, displacement, 10], line);
+        self.points(rank, function, STACK_ARGUMENTS, false, &[CHAR as i32, 0, WIN as u32 as i32, 0]);
+        self.over(rank, function, None);
+    }
+}
+
+fn conflicts(report: &Report) -> Vec<AccessConflict> {
+    let found = report.findings.iter().filter_map(|finding| match &finding.evidence {
+        Evidence::AccessConflict(found) => Some((**found).clone()),
+        _ => None,
+    });
+    found.collect()
+}
+
+fn buffers(report: &Report) -> Vec<(Severity, BufferConflict)> {
+    let found = report.findings.iter().filter_map(|finding| match &finding.evidence {
+        Evidence::BufferConflict(found) => Some((finding.severity, (**found).clone())),
+        _ => None,
+    });
+    found.collect()
+}
+
+/// Whether something is said of what two ranks do between fences.
+fn conflict_between_fences(first: (&str, u64, u64), second: (&str, u64, u64)) -> bool {
+    let mut job = Job::with_window();
+    job.fence(&[0, 1, 2]);
+    job.access(0, first.0, first.1, first.2, 10);
+    job.access(2, second.0, second.1, second.2, 11);
+    job.fence(&[0, 1, 2]);
+    job.finalize();
+    !conflicts(&job.report()).is_empty()
+}
+
+#[test]
+fn accesses_of_two_ranks_between_fences_conflict_if_one_puts_and_bytes_are_the_same() {
+    let at = |function: &'static str| (function, 1, 0);
+    for (first, second, is_conflict) in [
+        ("MPI_Put", "MPI_Put", true),
+        ("MPI_Put", "MPI_Get", true),
+        ("MPI_Get", "MPI_Put", true),
+        ("MPI_Put", "MPI_Accumulate", true),
+        ("MPI_Get", "MPI_Accumulate", true),
+        ("MPI_Get", "MPI_Get", false),
+        ("MPI_Accumulate", "MPI_Accumulate", false),
+    ] {
+        assert_eq!(conflict_between_fences(at(first), at(second)), is_conflict, "{first} {second}");
+    }
+    let put = |target, displacement| ("MPI_Put", target, displacement);
+    // Ten bytes from 0 on, and from 8 or 16 on.
+    assert!(conflict_between_fences(put(1, 0), put(1, 1)));
+    assert!(!conflict_between_fences(put(1, 0), put(1, 2)));
+    assert!(!conflict_between_fences(put(1, 0), put(0, 0)));
+}
+
+#[test]
+fn both_calls_are_told_with_whose_memory_it_is() {
+    let mut job = Job::with_window();
+    job.fence(&[0, 1, 2]);
+    job.access(0, "MPI_Put", 1, 0, 10);
+    job.access(2, "MPI_Get", 1, 1, 11);
+    let report = job.report();
+    let [found] = &conflicts(&report)[..] else { panic!("{:#?}", report.findings) };
+    let at = |line: u64| 0x100 + 16 * line - 1;
+    assert_eq!((&*found.first.function, found.first.place.offset_bytes), ("MPI_Put", at(10)));
+    assert_eq!((&*found.second.function, found.second.place.offset_bytes), ("MPI_Get", at(11)));
+    assert_eq!((found.len_bytes, found.offset_bytes, found.count), (2, 8, 1));
+    let summary = &report.findings[0].summary;
+    assert!(summary.contains("by rank 0 and MPI_Get") && summary.contains("memory of rank 1"), "{summary}");
+    assert_eq!(report.findings[0].severity, Severity::Warning);
+}
+
+#[test]
+fn a_fence_orders_what_comes_before_it_and_after_it_whoever_leaves_it_first() {
+    for ranks in [[0, 1, 2], [2, 1, 0]] {
+        let mut job = Job::with_window();
+        job.fence(&ranks);
+        job.access(0, "MPI_Put", 1, 0, 10);
+        // Rank 2 goes on while rank 0 has not come out of the fence.
+        job.begin(0, "MPI_Win_fence", [0, WIN, 0, 0, 0, 0], 2);
+        job.fence(&[1, 2]);
+        job.access(2, "MPI_Put", 1, 0, 11);
+        job.over(0, "MPI_Win_fence", None);
+        job.fence(&[1]);
+        assert!(conflicts(&job.report()).is_empty());
+    }
+}
+
+#[test]
+fn shared_locks_order_nothing_and_exclusive_ones_do() {
+    for (kind, is_conflict) in [(SHARED, true), (EXCLUSIVE, false)] {
+        let mut job = Job::with_window();
+        job.lock(0, 1, kind);
+        job.access(0, "MPI_Put", 1, 0, 10);
+        // An exclusive one may be had before the other one is seen to have given it back.
+        job.begin(0, "MPI_Win_unlock", [1, WIN, 0, 0, 0, 0], 4);
+        job.lock(2, 1, kind);
+        job.access(2, "MPI_Put", 1, 0, 11);
+        job.over(0, "MPI_Win_unlock", None);
+        job.unlock(2, 1);
+        assert_eq!(!conflicts(&job.report()).is_empty(), is_conflict, "{kind}");
+    }
+}
+
+#[test]
+fn an_access_is_over_when_it_was_flushed_or_its_target_unlocked() {
+    let after = |between: &dyn Fn(&mut Job)| {
+        let mut job = Job::with_window();
+        for rank in [0, 2] {
+            job.call(rank, "MPI_Win_lock_all", [0, WIN, 0, 0, 0, 0], 3, None);
+        }
+        job.access(0, "MPI_Put", 1, 0, 10);
+        between(&mut job);
+        job.access(2, "MPI_Get", 1, 0, 11);
+        !conflicts(&job.report()).is_empty()
+    };
+    let call =
+        |function: &'static str, args: [u64; 6]| after(&move |job| job.call(0, function, args, 5, None));
+    assert!(after(&|_| {}));
+    assert!(!call("MPI_Win_flush", [1, WIN, 0, 0, 0, 0]));
+    assert!(!call("MPI_Win_flush_all", [WIN, 0, 0, 0, 0, 0]));
+    assert!(!call("MPI_Win_unlock_all", [WIN, 0, 0, 0, 0, 0]));
+    // Those of another target, and what is complete at its origin alone.
+    assert!(call("MPI_Win_flush", [2, WIN, 0, 0, 0, 0]));
+    assert!(call("MPI_Win_flush_local", [1, WIN, 0, 0, 0, 0]));
+}
+
+#[test]
+fn a_ranks_own_accesses_are_in_no_order_until_it_waited_for_them() {
+    let own = |flush: Option<&'static str>, first: &'static str| {
+        let mut job = Job::with_window();
+        job.lock(0, 1, EXCLUSIVE);
+        job.access(0, first, 1, 0, 10);
+        if let Some(flush) = flush {
+            job.call(0, flush, [1, WIN, 0, 0, 0, 0], 5, None);
+        }
+        job.access(0, "MPI_Put", 1, 0, 11);
+        !conflicts(&job.report()).is_empty()
+    };
+    assert!(own(None, "MPI_Put") && own(None, "MPI_Get"));
+    assert!(!own(Some("MPI_Win_flush"), "MPI_Put"));
+    assert!(own(Some("MPI_Win_flush_local"), "MPI_Put"));
+    // What was got has been read.
+    assert!(!own(Some("MPI_Win_flush_local"), "MPI_Get"));
+}
+
+#[test]
+fn nothing_is_said_once_a_call_was_missed() {
+    let mut job = Job::with_window();
+    job.fence(&[0, 1, 2]);
+    job.access(0, "MPI_Put", 1, 0, 10);
+    job.t.lose_calls(2, 1);
+    job.access(2, "MPI_Put", 1, 0, 11);
+    assert!(conflicts(&job.report()).is_empty());
+}
+
+#[test]
+fn the_memory_that_an_operation_uses_is_its_own_until_the_epoch_ends() {
+    let found = |function: &'static str, user: &'static str, is_over: bool| {
+        let mut job = Job::with_window();
+        job.fence(&[0, 1, 2]);
+        job.access_from(0, function, 0x9000, 0, 10);
+        if is_over {
+            job.fence(&[0, 1, 2]);
+        }
+        match user {
+            "MPI_Put" | "MPI_Get" => job.access_from(0, user, 0x9000, 5, 11),
+            _ => job.call(0, user, [0x9000, 10, CHAR, 1, TAG, WORLD], 11, None),
+        }
+        buffers(&job.report()).iter().map(|(severity, _)| *severity).collect::<Vec<_>>()
+    };
+    let warning = [Severity::Warning];
+    assert_eq!(found("MPI_Get", "MPI_Send", false), warning);
+    assert_eq!(found("MPI_Get", "MPI_Put", false), warning);
+    assert_eq!(found("MPI_Put", "MPI_Recv", false), warning);
+    assert_eq!(found("MPI_Put", "MPI_Get", false), warning);
+    assert_eq!(found("MPI_Put", "MPI_Send", false), []);
+    for user in ["MPI_Send", "MPI_Put", "MPI_Recv", "MPI_Get"] {
+        assert_eq!(found("MPI_Get", user, true), [], "{user}");
+    }
+}
