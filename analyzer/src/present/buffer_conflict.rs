@@ -6,14 +6,22 @@ use crate::findings::finding::{BufferAccess, BufferConflict, BufferUser};
 use crate::mpi::calls::{Does, row};
 
 /// As a heading.
-pub(crate) const TITLE: &str = "Buffer of an active request used";
+pub(crate) fn title(found: &BufferConflict) -> &'static str {
+    match is_one_sided(found) {
+        false => "Buffer of an active request used",
+        true => "Buffer of an active one-sided operation used",
+    }
+}
+
+fn is_one_sided(found: &BufferConflict) -> bool {
+    row(&found.request.function).is_some_and(|row| matches!(row.does, Does::OneSided(_)))
+}
 
 /// In one sentence, and what to do next.
 pub(crate) fn say(found: &BufferConflict) -> (String, Vec<String>) {
     let who = who_text(&found.ranks);
     let times = if found.count == 1 { String::new() } else { format!(" {} times", found.count) };
-    let is_one_sided = row(&found.request.function).is_some_and(|row| matches!(row.does, Does::OneSided(_)));
-    let (what, moves, completing) = match (is_one_sided, found.receives) {
+    let (what, moves, completing) = match (is_one_sided(found), found.receives) {
         (false, false) => ("request", "sends", "MPI_Wait, MPI_Test"),
         (false, true) => ("request", "receives", "MPI_Wait, MPI_Test"),
         (true, false) => ("operation", "moves to a window", "MPI_Win_fence, MPI_Win_unlock, MPI_Win_flush"),
@@ -49,7 +57,7 @@ pub(crate) fn say(found: &BufferConflict) -> (String, Vec<String>) {
             )
         }
     };
-    let summary = format!("{TITLE}: {told}");
+    let summary = format!("{}: {told}", title(found));
     let why = match (found.receives, found.access) {
         (false, _) => "what is sent may be the old bytes or the new ones, as it happens to come",
         (true, BufferAccess::Read) => "the data may not have come yet, and what was read be old",

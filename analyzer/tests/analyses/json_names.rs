@@ -3,10 +3,10 @@
 //! Whoever renames or takes away what is pinned here changes `REPORT_SCHEMA` as well; what is added is no change for them.
 
 use analyzer::finding::{
-    BufferAccess, BufferConflict, BufferKind, BufferUser, BufferedCall, BufferedWait, CallError,
-    CollectiveCounts, CollectiveMismatch, ComparedBy, DatatypeMismatch, ErrorReturned, Evidence, Fault, Hang,
-    HangGroup, Leak, LeakingRank, MessagesBetween, MismatchedGroup, MismatchedRank, Place, PotentialDeadlock,
-    REPORT_SCHEMA, Severity, StuckCall, StuckRank, StuckState, Verdict, WhoCount,
+    AccessConflict, BufferAccess, BufferConflict, BufferKind, BufferUser, BufferedCall, BufferedWait,
+    CallError, CollectiveCounts, CollectiveMismatch, ComparedBy, DatatypeMismatch, ErrorReturned, Evidence,
+    Fault, Hang, HangGroup, Leak, LeakingRank, MessagesBetween, MismatchedGroup, MismatchedRank, Place,
+    PotentialDeadlock, REPORT_SCHEMA, Severity, StuckCall, StuckRank, StuckState, Verdict, WhoCount,
 };
 use analyzer::input::{End, Input, StrangerCost};
 use analyzer::messages::LeakKind;
@@ -202,6 +202,32 @@ fn other_evidence_has_the_fields_that_it_has() {
         (&by_call["kind"], keys(&by_call)),
         (&json("call"), vec!["arguments", "function", "kind", "place"])
     );
+    let accesses = AccessConflict {
+        first: call(),
+        first_ranks: vec![Who::Rank(0)],
+        second: call(),
+        second_ranks: vec![Who::Rank(2)],
+        targets: vec![Who::Rank(1)],
+        count: 1,
+        len_bytes: 8,
+        offset_bytes: 0,
+        first_ns: 9,
+    };
+    let accesses = json(Evidence::AccessConflict(Box::new(accesses)));
+    assert_eq!(accesses["kind"], "access_conflict");
+    let of_accesses = [
+        "count",
+        "first",
+        "first_ns",
+        "first_ranks",
+        "kind",
+        "len_bytes",
+        "offset_bytes",
+        "second",
+        "second_ranks",
+        "targets",
+    ];
+    assert_eq!(keys(&accesses), of_accesses);
     let by_store = json(BufferUser::Store { seen_by: call(), first_byte: 0 });
     assert_eq!((&by_store["kind"], keys(&by_store)), (&json("store"), vec!["first_byte", "kind", "seen_by"]));
     let buffer = json(Evidence::BufferConflict(Box::new(buffer)));

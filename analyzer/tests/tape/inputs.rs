@@ -94,7 +94,8 @@ fn start() -> impl Strategy<Value = Input> {
 
 fn results(id: u32) -> Results {
     let read = Read { argument: 3, at_return: true, element_bytes: 24, count: ReadCount::Behind(id as u8) };
-    let buffers = (id % 2 == 0).then_some(SentBuffers::Sent { buffer: 0, count: 1, datatype: 2, request: 6 });
+    let buffers =
+        id.is_multiple_of(2).then_some(SentBuffers::Sent { buffer: 0, count: 1, datatype: 2, request: 6 });
     Results { reads: vec![read], stack_arguments: id, answer: Some(2), buffers }
 }
 

@@ -47,7 +47,7 @@ impl Epoch {
 
 /// One access, as its call says.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Access {
+pub(super) struct OneSidedAccess {
     /// Number of who makes it, in the window …
     pub own: u32,
     /// … and in MPI_COMM_WORLD.
@@ -65,7 +65,7 @@ pub(super) struct Access {
 
 #[derive(Clone, Debug)]
 struct ActiveAccess {
-    access: Access,
+    access: OneSidedAccess,
     /// Of the target's window.
     range: Range<i64>,
     epoch: Epoch,
@@ -97,7 +97,7 @@ impl AccessEnd {
 
 /// A process in a window.
 #[derive(Debug, Default)]
-struct Member {
+struct WindowMember {
     /// Bytes by which displacements in its memory are counted.
     unit_bytes: Option<i64>,
     fences: u32,
@@ -108,7 +108,7 @@ struct Member {
     buffers: Vec<(u32, Op)>,
 }
 
-impl Member {
+impl WindowMember {
     fn epoch(&self, target: u32) -> Option<Epoch> {
         let lock = self.locks.iter().find(|(of, _)| of.is_none_or(|of| of == target));
         match lock {
@@ -121,8 +121,8 @@ impl Member {
 }
 
 #[derive(Debug, Default)]
-struct Window {
-    members: BTreeMap<u32, Member>,
+struct FollowedWindow {
+    members: BTreeMap<u32, WindowMember>,
     /// By target.
     active: FxHashMap<u32, Vec<ActiveAccess>>,
     count: usize,
@@ -131,7 +131,7 @@ struct Window {
 
 /// Two accesses that nothing orders.
 #[derive(Clone, Debug)]
-pub(crate) struct AccessConflict {
+pub(crate) struct UnorderedAccesses {
     /// What was made first, and what came while that was active.
     pub ends: [ConflictingAccess; 2],
     /// Whose memory it is, in MPI_COMM_WORLD.
@@ -143,6 +143,20 @@ pub(crate) struct AccessConflict {
     pub offset_bytes: i64,
     /// When it was for the first time, CLOCK_MONOTONIC.
     pub first_ns: u64,
+}
+
+impl UnorderedAccesses {
+    fn of(first: &ActiveAccess, second: &ActiveAccess, target: u32) -> Self {
+        let start = first.range.start.max(second.range.start);
+        Self {
+            ends: [ConflictingAccess::of(&first.access), ConflictingAccess::of(&second.access)],
+            target,
+            count: 1,
+            len_bytes: (first.range.end.min(second.range.end) - start).cast_unsigned(),
+            offset_bytes: start,
+            first_ns: second.access.time_ns,
+        }
+    }
 }
 
 /// One of the two.
@@ -157,7 +171,7 @@ pub(crate) struct ConflictingAccess {
 }
 
 impl ConflictingAccess {
-    fn of(access: &Access) -> Self {
+    fn of(access: &OneSidedAccess) -> Self {
         Self {
             rank: access.rank,
             function: access.origin.row.name.as_str(),
@@ -174,8 +188,8 @@ impl ConflictingAccess {
 /// Of all windows.
 #[derive(Debug, Default)]
 pub(crate) struct Accesses {
-    windows: FxHashMap<CommId, Window>,
-    found: BTreeMap<(u32, [(u32, u64); 2]), AccessConflict>,
+    windows: FxHashMap<CommId, FollowedWindow>,
+    found: BTreeMap<(u32, [(u32, u64); 2]), UnorderedAccesses>,
     /// Something was missed: it may have ordered what is seen from then on.
     is_over: bool,
     wants_places: bool,
@@ -211,7 +225,7 @@ impl Accesses {
         buffers
     }
 
-    fn member(&mut self, window: CommId, own: u32) -> Option<&mut Member> {
+    fn member(&mut self, window: CommId, own: u32) -> Option<&mut WindowMember> {
         let is_full =
             self.is_over || self.windows.len() >= MOST_WINDOWS && !self.windows.contains_key(&window);
         (!is_full).then(|| self.windows.entry(window).or_default().members.entry(own).or_default())
@@ -260,12 +274,12 @@ impl Accesses {
             AccessEnd::Flush(_) | AccessEnd::FlushLocal(_) => {}
         }
         // What was got has been read.
-        let is_over = |access: &Access| {
+        let is_over = |access: &OneSidedAccess| {
             access.own == own
                 && (access.kind == WindowAccess::Get || !matches!(end, AccessEnd::FlushLocal(_)))
         };
         let Some(window) = self.windows.get_mut(&window) else { return };
-        let Window { active, count, .. } = window;
+        let FollowedWindow { active, count, .. } = window;
         for (_, active) in active.iter_mut().filter(|(target, _)| is_meant(**target)) {
             let before = active.len();
             active.retain(|active| !is_over(&active.access));
@@ -277,7 +291,7 @@ impl Accesses {
     pub(super) fn access(
         &mut self,
         window: CommId,
-        access: Access,
+        access: OneSidedAccess,
         has_several_clocks: bool,
         rank_of: impl Fn(u32) -> u32,
     ) {
@@ -293,36 +307,29 @@ impl Accesses {
         }
         let active = found.active.entry(access.target).or_default();
         let new = ActiveAccess { access, range, epoch };
-        if let Some(other) = active.iter().find(|other| other.conflicts(&new, has_several_clocks)) {
-            let key = [ConflictingAccess::of(&other.access), ConflictingAccess::of(&new.access)];
-            let start = other.range.start.max(new.range.start);
-            let len_bytes = (other.range.end.min(new.range.end) - start).cast_unsigned();
-            let target = rank_of(access.target);
-            let is_full = self.found.len() >= MOST_FOUND;
-            match self.found.entry((target, [key[0].key(), key[1].key()])) {
-                Entry::Occupied(mut known) => known.get_mut().count += 1,
-                Entry::Vacant(_) if is_full => {}
-                Entry::Vacant(free) => {
-                    let first_ns = access.time_ns;
-                    let ends = key;
-                    free.insert(AccessConflict {
-                        ends,
-                        target,
-                        count: 1,
-                        len_bytes,
-                        offset_bytes: start,
-                        first_ns,
-                    });
-                    (self.wants_places, self.is_new) = (true, true);
-                }
-            }
-        }
+        let other = active.iter().find(|other| other.conflicts(&new, has_several_clocks));
+        let unordered = other.map(|other| UnorderedAccesses::of(other, &new, rank_of(access.target)));
         active.push(new);
         found.count += 1;
+        if let Some(unordered) = unordered {
+            self.note(unordered);
+        }
+    }
+
+    fn note(&mut self, unordered: UnorderedAccesses) {
+        let is_full = self.found.len() >= MOST_FOUND;
+        match self.found.entry((unordered.target, unordered.ends.each_ref().map(ConflictingAccess::key))) {
+            Entry::Occupied(mut known) => known.get_mut().count += 1,
+            Entry::Vacant(_) if is_full => {}
+            Entry::Vacant(free) => {
+                free.insert(unordered);
+                (self.wants_places, self.is_new) = (true, true);
+            }
+        }
     }
 
     /// All that was found.
-    pub(crate) fn found(&self) -> impl Iterator<Item = &AccessConflict> {
+    pub(crate) fn found(&self) -> impl Iterator<Item = &UnorderedAccesses> {
         self.found.values()
     }
 
@@ -346,7 +353,7 @@ impl Accesses {
 }
 
 /// The bytes of the target's window that an access is to.
-fn range(access: &Access, unit_bytes: i64) -> Option<Range<i64>> {
+fn range(access: &OneSidedAccess, unit_bytes: i64) -> Option<Range<i64>> {
     let start = access.displacement.checked_mul(unit_bytes)?;
     let end = start.checked_add(i64::try_from(access.len_bytes).ok()?)?;
     (end > start).then_some(start..end)

@@ -46,7 +46,7 @@ fn title_and_affected(finding: &Finding) -> (String, Vec<Who>) {
         Evidence::Hang(hang) => (title(hang), hang.who_waits()),
         Evidence::CollectiveMismatch(found) => (mismatch::title(found), mismatch::who(found, false)),
         Evidence::DatatypeMismatch(_) => (type_mismatch::TITLE.to_owned(), Vec::new()),
-        Evidence::BufferConflict(_) => (buffer_conflict::TITLE.to_owned(), Vec::new()),
+        Evidence::BufferConflict(found) => (buffer_conflict::title(found).to_owned(), Vec::new()),
         Evidence::AccessConflict(_) => (access_conflict::TITLE.to_owned(), Vec::new()),
         Evidence::PotentialDeadlock(_) => (potential_deadlock::TITLE.to_owned(), Vec::new()),
         Evidence::Leak(left) => (leaks::title(left.what).to_owned(), Vec::new()),

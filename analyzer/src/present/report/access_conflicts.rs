@@ -12,7 +12,7 @@ impl Views<'_> {
     /// One for each pair of calls of the program, whichever ranks made them and in which order.
     pub(super) fn access_conflicts(&self) -> Vec<Finding> {
         let key = |end: &ConflictingAccess| (end.function, end.place);
-        let mut by_calls: BTreeMap<_, Vec<&messages::AccessConflict>> = BTreeMap::new();
+        let mut by_calls: BTreeMap<_, Vec<&messages::UnorderedAccesses>> = BTreeMap::new();
         for found in self.p.job.messages.access_conflicts() {
             let mut keys = [key(&found.ends[0]), key(&found.ends[1])];
             keys.sort_unstable();
@@ -21,7 +21,7 @@ impl Views<'_> {
         by_calls.into_values().filter_map(|all| self.access_conflict(&all)).collect()
     }
 
-    fn access_conflict(&self, all: &[&messages::AccessConflict]) -> Option<Finding> {
+    fn access_conflict(&self, all: &[&messages::UnorderedAccesses]) -> Option<Finding> {
         let call = |end: &ConflictingAccess| StuckCall {
             function: end.function.to_owned(),
             arguments: Vec::new(),

@@ -1,7 +1,7 @@
 //! One-sided operations, and what orders them.
 
 use super::{Follower, origin};
-use crate::job::messages::accesses::{Access, AccessEnd};
+use crate::job::messages::accesses::{AccessEnd, OneSidedAccess};
 use crate::job::messages::assemble::Call;
 use crate::job::messages::ids::{CallId, CommId, MessageId};
 use crate::job::messages::op::Op;
@@ -35,7 +35,7 @@ impl Follower {
             }
         }
         if let Some((displacement, len_bytes)) = self.accessed(call) {
-            let access = Access {
+            let access = OneSidedAccess {
                 own,
                 rank: id.rank,
                 target,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::accesses::AccessConflict;
+use super::super::accesses::UnorderedAccesses;
 use super::super::active_buffers::EarlyUse;
 use super::super::assemble::Call;
 use super::super::follow::Follower;
@@ -83,7 +83,7 @@ impl Messages {
     }
 
     /// Accesses to memory of windows that nothing orders; none if some calls are not watched.
-    pub(crate) fn access_conflicts(&self) -> impl Iterator<Item = &AccessConflict> {
+    pub(crate) fn access_conflicts(&self) -> impl Iterator<Item = &UnorderedAccesses> {
         self.follower.accesses.found().filter(|_| !self.sees_no_returns)
     }
 
