@@ -17,6 +17,7 @@ use crate::findings::finding::{ComparedBy, Severity, Verdict};
 use crate::job::Job;
 use crate::job::ids::{CallSiteId, WhoId};
 use crate::job::process::{Processes, Who};
+use crate::mpi::calls::has_no_data;
 use crate::options::Options;
 
 /// Parts of the run that are looked at in turn, until one shows something: all, the last half, …
@@ -129,9 +130,11 @@ impl MixColumn for GroupId {
 }
 
 impl Work {
-    /// Where the call is not known, only a place in the program or its messaging library tells work apart.
+    /// Where the call is not known, or carries nothing of the program's memory, only a place in the program or its messaging library tells
+    /// work apart.
     fn tells_work(self, run: RunView<'_>) -> bool {
-        self.call != CallSiteId::NONE || run.job.is_own_site(self.site)
+        let carries_data = || !has_no_data(&run.job.probes.call_parts(self.call).0);
+        self.call != CallSiteId::NONE && carries_data() || run.job.is_own_site(self.site)
     }
 
     /// Whether chains of a group begin with it. Where too many calls run one operation, not all are known.

@@ -43,8 +43,12 @@ fn ring_of_eight_by(unexpected: impl Fn(u64, u32) -> bool, storm: impl Fn(u64) -
 }
 
 fn connect(t: &mut Trace, rank: u32) {
+    connect_in(t, rank, "MPI_Test");
+}
+
+fn connect_in(t: &mut Trace, rank: u32, function: &str) {
     let request = t.heap(rank, "connection request");
-    t.call(rank, "MPI_Test", "library: connect");
+    t.call(rank, function, "library: connect");
     t.copy(rank, "post request", request, segment_at(rank) + 0x8_0000 + u64::from(rank) * 64, 32);
 }
 
@@ -114,6 +118,29 @@ fn what_a_score_alone_speaks_for_is_one_line_of_text_unless_all_is_asked_for() {
         "{text}"
     );
     assert!(!text.contains(&report.findings[0].id) && all.contains(&report.findings[0].id), "{all}");
+}
+
+#[test]
+fn what_the_library_does_more_of_in_calls_that_carry_no_data_is_a_notice() {
+    let severity = |function: &str| {
+        let mut t = Trace::new(8, true);
+        for step in 0..400u64 {
+            for rank in 0..8u32 {
+                let data = t.heap(rank, "send");
+                t.call(rank, "MPI_Isend", "main: ring");
+                t.copy(rank, "write", data, segment_at(rank) + 64 * (step % 8), 64);
+                let times = if rank == 5 { 4 } else { u64::from(step % 50 == 0) };
+                (0..times).for_each(|_| connect_in(&mut t, rank, function));
+            }
+            t.tick();
+        }
+        let report = run(&t.end());
+        let (finding, rank) = first_rank(&report);
+        assert_eq!((rank.who, &*rank.group.ops[0].calls[0].function), (Who::Rank(5), function));
+        finding.severity
+    };
+    assert_eq!(severity("MPI_Test"), Severity::Warning);
+    assert_eq!(severity("MPI_Comm_dup"), Severity::Notice);
 }
 
 /// The root of a broadcast sends more than half of what it sends to others in work that is its own.

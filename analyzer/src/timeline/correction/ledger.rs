@@ -8,7 +8,7 @@ use super::bounds::Bounds;
 use super::prices::{PartedPrice, Prices};
 use crate::mpi::calls::{self, Lifecycle};
 use crate::tape::costs::{HitKind, ProbeCosts, UnrecordedHits};
-use crate::tape::plan::{Plan, Probe, ProbeClass, ProbePlace};
+use crate::tape::plan::{Plan, Probe, ProbeClass, ProbePlace, Results, SentBuffers};
 use crate::tape::wire::{Body, RawRecord, Record};
 use crate::tape::{MAX_NODES, node_of};
 
@@ -60,6 +60,26 @@ struct PlannedProbe {
     is_told: bool,
     /// It records without the kernel.
     is_fast: bool,
+    looks: BufferLook,
+}
+
+/// When a hit looks at buffers of sends: that costs about what a record of values does, which is read as well.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum BufferLook {
+    #[default]
+    Never,
+    AtEntry,
+    AtReturn,
+}
+
+impl BufferLook {
+    fn of(results: Option<&Results>) -> Self {
+        match results.and_then(|results| results.buffers) {
+            None => Self::Never,
+            Some(SentBuffers::Sent { .. }) => Self::AtReturn,
+            Some(_) => Self::AtEntry,
+        }
+    }
 }
 
 /// A call that is recorded without the kernel: some nanoseconds, more where its record's cache lines come from far.
@@ -298,7 +318,8 @@ fn planned(probe: &Probe) -> PlannedProbe {
     };
     let is_told =
         calls::row(&probe.function).is_some() && calls::lifecycle(&probe.function) != Lifecycle::Init;
-    PlannedProbe { call, is_told, is_fast: probe.place == ProbePlace::Slot }
+    let looks = BufferLook::of(probe.results.as_ref());
+    PlannedProbe { call, is_told, is_fast: probe.place == ProbePlace::Slot, looks }
 }
 
 /// A hit that is over when the thread goes on.
@@ -320,22 +341,53 @@ fn begin(thread: &mut ThreadLedger, time_ns: u64, probe: PlannedProbe, prices: &
         _ => prices.results,
     };
     thread.now.between += parts.before;
-    match probe.call {
+    let look = if probe.looks == BufferLook::Never { Bounds::default() } else { prices.value };
+    match (probe.call, probe.looks) {
         // What is recorded of it is recorded at its return.
-        CallProbe::Answer => thread.now.between += parts.entry + parts.exit,
+        (CallProbe::Answer, _) => thread.now.between += parts.entry + parts.exit + look,
+        (_, BufferLook::AtEntry) => {
+            thread.now.entry += parts.entry + look;
+            thread.now.exit += parts.exit;
+        }
         _ => {
             thread.now.entry += parts.entry;
-            thread.now.exit += parts.exit;
+            thread.now.exit += parts.exit + look;
         }
     }
     thread.begin_ns = Some(time_ns);
     thread.is_told = probe.is_told;
-    parts.before + parts.entry + parts.exit
+    parts.before + parts.entry + parts.exit + look
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_look_at_a_buffer_is_paid_where_it_is_taken() {
+        let of = |buffers| BufferLook::of(Some(&Results { buffers, ..Results::default() }));
+        let sent = SentBuffers::Sent { buffer: 0, count: 1, datatype: 2, request: 6 };
+        assert_eq!(
+            [None, Some(sent), Some(SentBuffers::Started), Some(SentBuffers::Complete)].map(of),
+            [BufferLook::Never, BufferLook::AtReturn, BufferLook::AtEntry, BufferLook::AtEntry]
+        );
+        let prices = Prices::default();
+        let costs = |call, looks| {
+            let mut thread = ThreadLedger::default();
+            let probe = PlannedProbe { call, looks, ..PlannedProbe::default() };
+            let all = begin(&mut thread, 1, probe, &prices);
+            [thread.now.between, thread.now.entry, thread.now.exit, all].map(|cost| cost.likely_ns)
+        };
+        let more = |call, looks| {
+            let (without, with) = (costs(call, BufferLook::Never), costs(call, looks));
+            [0, 1, 2, 3].map(|at| (with[at] - without[at]).round())
+        };
+        let look = prices.value.likely_ns.round();
+        assert!(look > 0.0);
+        assert_eq!(more(CallProbe::Both, BufferLook::AtEntry), [0.0, look, 0.0, look]);
+        assert_eq!(more(CallProbe::Both, BufferLook::AtReturn), [0.0, 0.0, look, look]);
+        assert_eq!(more(CallProbe::Answer, BufferLook::AtEntry), [look, 0.0, 0.0, look]);
+    }
 
     #[test]
     fn a_thread_is_held_up_for_as_long_as_dmscope_ran_while_it_waited() {
