@@ -15,6 +15,7 @@ trait Windows {
     fn lock(&mut self, rank: u32, target: u64, kind: u64);
     fn unlock(&mut self, rank: u32, target: u64);
     fn access(&mut self, rank: u32, function: &str, target: u64, displacement: u64, line: u64);
+    fn access_of(&mut self, rank: u32, function: &str, to: (u64, u64), bytes: u64, line: u64);
     fn access_from(&mut self, rank: u32, function: &str, at: u64, displacement: u64, line: u64);
 }
 
@@ -53,7 +54,12 @@ impl Windows for Job {
 
     /// Ten bytes.
     fn access(&mut self, rank: u32, function: &str, target: u64, displacement: u64, line: u64) {
-        self.begin(rank, function, [own_memory(line), 10, CHAR, target, displacement, 10], line);
+        self.access_of(rank, function, (target, displacement), 10, line);
+    }
+
+    fn access_of(&mut self, rank: u32, function: &str, to: (u64, u64), bytes: u64, line: u64) {
+        let (target, displacement) = to;
+        self.begin(rank, function, [own_memory(line), bytes, CHAR, target, displacement, bytes], line);
         let stack: &[i32] = match function {
             "MPI_Accumulate" => &[CHAR as i32, 0, 0, 0, WIN as u32 as i32, 0],
             _ => &[CHAR as i32, 0, WIN as u32 as i32, 0],
@@ -116,6 +122,26 @@ fn accesses_of_two_ranks_between_fences_conflict_if_one_puts_and_bytes_are_the_s
     assert!(conflict_between_fences(put(1, 0), put(1, 1)));
     assert!(!conflict_between_fences(put(1, 0), put(1, 2)));
     assert!(!conflict_between_fences(put(1, 0), put(0, 0)));
+}
+
+#[test]
+fn a_long_access_is_found_behind_many_short_ones() {
+    let conflict = |displacement| {
+        let mut job = Job::with_window();
+        job.fence(&[0, 1, 2]);
+        job.access_of(0, "MPI_Put", (1, 0), 801, 10);
+        for at in 0..500 {
+            job.access_of(0, "MPI_Put", (1, 200 + at), 8, 11);
+        }
+        job.access_of(2, "MPI_Get", (1, displacement), 8, 12);
+        let report = job.report();
+        conflicts(&report).first().map(|found| (found.first.place.offset_bytes, found.len_bytes))
+    };
+    let at = |line: u64| 0x100 + 16 * line - 1;
+    assert_eq!(conflict(100), Some((at(10), 1)));
+    assert_eq!(conflict(101), None);
+    assert_eq!(conflict(699), Some((at(11), 8)));
+    assert_eq!(conflict(700), None);
 }
 
 #[test]

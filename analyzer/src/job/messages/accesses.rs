@@ -16,7 +16,7 @@ use crate::mpi::calls::WindowAccess;
 use crate::tape::input::CodePlace;
 
 /// Accesses to one window that are known at once; of more, nothing is said of it any more.
-const MOST_ACTIVE: usize = 1 << 14;
+const MOST_ACTIVE: usize = 1 << 16;
 /// Windows that are followed at once.
 const MOST_WINDOWS: usize = 1 << 12;
 /// Pairs of calls that are told apart.
@@ -120,11 +120,71 @@ impl WindowMember {
     }
 }
 
+/// Active accesses to the memory of one process, by kind: those of one kind are mostly not looked through for another of it.
+#[derive(Debug, Default)]
+struct TargetAccesses([AccessesOfKind; KINDS.len()]);
+
+const KINDS: [WindowAccess; 3] = [WindowAccess::Put, WindowAccess::Get, WindowAccess::Accumulate];
+
+/// By where they begin, and the number of the access.
+#[derive(Debug, Default)]
+struct AccessesOfKind {
+    by_start: BTreeMap<(i64, u64), ActiveAccess>,
+    /// None is longer, nor was.
+    longest_bytes: i64,
+}
+
+impl AccessesOfKind {
+    /// One that conflicts: of several the one that begins first.
+    fn conflict(&self, new: &ActiveAccess, has_several_clocks: bool) -> Option<&ActiveAccess> {
+        let from = new.range.start.saturating_sub(self.longest_bytes);
+        let mut near = self.by_start.range((from, 0)..(new.range.end, 0)).map(|(_, active)| active);
+        near.find(|active| active.conflicts(new, has_several_clocks))
+    }
+}
+
+impl TargetAccesses {
+    fn conflict(&self, new: &ActiveAccess, has_several_clocks: bool) -> Option<&ActiveAccess> {
+        let may_conflict = |kind: &&WindowAccess| !are_allowed(**kind, new.access.kind);
+        KINDS
+            .iter()
+            .filter(may_conflict)
+            .find_map(|kind| self.0[*kind as usize].conflict(new, has_several_clocks))
+    }
+
+    fn add(&mut self, number: u64, new: ActiveAccess) {
+        let of_kind = &mut self.0[new.access.kind as usize];
+        of_kind.longest_bytes = of_kind.longest_bytes.max(new.range.end - new.range.start);
+        of_kind.by_start.insert((new.range.start, number), new);
+    }
+
+    /// Removes what is over; how many there were.
+    fn remove(&mut self, is_over: impl Fn(&OneSidedAccess) -> bool) -> usize {
+        let before: usize = self.0.iter().map(|of_kind| of_kind.by_start.len()).sum();
+        for of_kind in &mut self.0 {
+            of_kind.by_start.retain(|_, active| !is_over(&active.access));
+            if of_kind.by_start.is_empty() {
+                of_kind.longest_bytes = 0;
+            }
+        }
+        before - self.0.iter().map(|of_kind| of_kind.by_start.len()).sum::<usize>()
+    }
+}
+
+/// Whether two of these kinds may be to the same bytes. Accumulations are made one after the other, whichever it is that comes
+/// first.
+fn are_allowed(one: WindowAccess, other: WindowAccess) -> bool {
+    use WindowAccess::{Accumulate, Get};
+    matches!((one, other), (Get, Get) | (Accumulate, Accumulate))
+}
+
 #[derive(Debug, Default)]
 struct FollowedWindow {
     members: BTreeMap<u32, WindowMember>,
     /// By target.
-    active: FxHashMap<u32, Vec<ActiveAccess>>,
+    active: FxHashMap<u32, TargetAccesses>,
+    /// Accesses so far.
+    made: u64,
     count: usize,
     is_lost: bool,
 }
@@ -215,9 +275,7 @@ impl Accesses {
         let Some(found) = self.windows.get_mut(&window) else { return Vec::new() };
         let buffers = found.members.remove(&own).map_or_else(Vec::new, |member| member.buffers);
         for active in found.active.values_mut() {
-            let before = active.len();
-            active.retain(|active| active.access.own != own);
-            found.count -= before - active.len();
+            found.count -= active.remove(|access| access.own == own);
         }
         if found.members.is_empty() {
             self.windows.remove(&window);
@@ -281,9 +339,7 @@ impl Accesses {
         let Some(window) = self.windows.get_mut(&window) else { return };
         let FollowedWindow { active, count, .. } = window;
         for (_, active) in active.iter_mut().filter(|(target, _)| is_meant(**target)) {
-            let before = active.len();
-            active.retain(|active| !is_over(&active.access));
-            *count -= before - active.len();
+            *count -= active.remove(is_over);
         }
     }
 
@@ -307,9 +363,10 @@ impl Accesses {
         }
         let active = found.active.entry(access.target).or_default();
         let new = ActiveAccess { access, range, epoch };
-        let other = active.iter().find(|other| other.conflicts(&new, has_several_clocks));
+        let other = active.conflict(&new, has_several_clocks);
         let unordered = other.map(|other| UnorderedAccesses::of(other, &new, rank_of(access.target)));
-        active.push(new);
+        active.add(found.made, new);
+        found.made += 1;
         found.count += 1;
         if let Some(unordered) = unordered {
             self.note(unordered);
@@ -360,14 +417,12 @@ fn range(access: &OneSidedAccess, unit_bytes: i64) -> Option<Range<i64>> {
 }
 
 impl ActiveAccess {
+    /// Of kinds that may conflict.
     fn conflicts(&self, new: &Self, has_several_clocks: bool) -> bool {
-        use WindowAccess::{Accumulate, Get};
         let is_same = self.range.start < new.range.end && new.range.start < self.range.end;
-        // Accumulations are made one after the other, whichever it is that comes first.
-        let is_allowed = matches!((self.access.kind, new.access.kind), (Get, Get) | (Accumulate, Accumulate));
         // A process's own accesses are over when it waited for them, whatever keeps others away.
         let is_open =
             self.access.own == new.access.own || self.epoch.is_open_to(new.epoch, has_several_clocks);
-        is_same && !is_allowed && is_open
+        is_same && is_open
     }
 }
