@@ -48,7 +48,7 @@ impl LockChange {
                 Some(Self::Locks(HeldLock { window, target, is_shared }))
             }
             LockStep::GivesBack => Some(Self::Unlocks { window, target }),
-            LockStep::Flushes => None,
+            LockStep::Flushes | LockStep::FlushesLocally => None,
         }
     }
 }

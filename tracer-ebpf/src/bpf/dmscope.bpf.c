@@ -38,6 +38,8 @@ static __always_inline bool is_return(struct pt_regs *ctx)
 #include "own_time.h"
 #include "calls.h"
 #include "errors.h"
+#include "shapes.h"
+#include "sent_buffers.h"
 #include "results.h"
 #include "heap.h"
 #include "memory.h"

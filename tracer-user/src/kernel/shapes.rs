@@ -1,10 +1,10 @@
-//! What the kernel part is told of calls whose results are wanted: `dms_shape` in `results.h`.
+//! What the kernel part is told of calls whose results are wanted: `dms_shape` in `shapes.h`.
 
 use analyzer::plan::{Probe, Read, ReadCount, Results, SentBuffers};
 use analyzer::wire::NO_ARGUMENT;
 use tracer_ebpf::types;
 
-/// `READ_*` in `results.h`.
+/// `READ_*` in `shapes.h`.
 const USED: u8 = 1;
 const AT_RETURN: u8 = 2;
 const COUNT_BEHIND: u8 = 4;

@@ -222,6 +222,8 @@ pub enum LockStep {
     GivesBack,
     /// Neither: it waits for data.
     Flushes,
+    /// The same, until the caller's own memory may be used again.
+    FlushesLocally,
 }
 
 /// What a call is for the life of its process.

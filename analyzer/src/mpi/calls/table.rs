@@ -230,7 +230,7 @@ pub(super) const SINGLE: &[Base] = &[
     ("MPI_Win_unlock_all", lock(LockStep::GivesBack), &[Win]),
     ("MPI_Win_flush", lock(LockStep::Flushes), &[Target, Win]),
     ("MPI_Win_flush_all", lock(LockStep::Flushes), &[Win]),
-    ("MPI_Win_flush_local", lock(LockStep::Flushes), &[Target, Win]),
-    ("MPI_Win_flush_local_all", lock(LockStep::Flushes), &[Win]),
+    ("MPI_Win_flush_local", lock(LockStep::FlushesLocally), &[Target, Win]),
+    ("MPI_Win_flush_local_all", lock(LockStep::FlushesLocally), &[Win]),
     ("MPI_Finalize", Finalize, &[]),
 ];

@@ -63,7 +63,8 @@ struct PlannedProbe {
     looks: BufferLook,
 }
 
-/// When a hit looks at buffers of sends: that costs about what a record of values does, which is read as well.
+/// When a hit looks at buffers of sends: that has the price of a record of values, which is read as well. It is not measured by
+/// itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum BufferLook {
     #[default]

@@ -112,9 +112,7 @@ impl Follower {
                 return self.accesses.lock(window, own, target, is_shared);
             }
             Does::Window(Awaits::Lock(LockStep::GivesBack)) => AccessEnd::Unlock(target),
-            Does::Window(Awaits::Lock(LockStep::Flushes)) if name.starts_with("MPI_Win_flush_local") => {
-                AccessEnd::FlushLocal(target)
-            }
+            Does::Window(Awaits::Lock(LockStep::FlushesLocally)) => AccessEnd::FlushLocal(target),
             Does::Window(Awaits::Lock(LockStep::Flushes)) => AccessEnd::Flush(target),
             _ if name == "MPI_Win_start" => return self.accesses.start(window, own),
             _ if name == "MPI_Win_complete" => AccessEnd::Complete,
