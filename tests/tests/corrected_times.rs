@@ -2,14 +2,14 @@
 
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use live::timed::{TimedJob, TimedRank};
 use live::{Dmscope, JobSpec, MpiImplementation, binary};
 use serde_json::Value;
 use tempfile::TempDir;
 
 /// With `$DMSCOPE_TEST_TIMED` all, else the first ones.
-const PATTERNS: [&str; 6] = ["token", "master", "collectives", "halo", "shift", "waitany"];
+const PATTERNS: [&str; 7] = ["token", "master", "collectives", "halo", "shift", "waitany", "epochs"];
 const FEW: usize = 2;
 /// Pairs of which the medians are compared: the machine does other things as well.
 const PAIRS: usize = 3;
@@ -77,6 +77,29 @@ fn what_dmscope_itself_takes_from_ranks_that_share_their_cores_with_it_is_on_the
         let times = &serde_json::from_slice::<Value>(&output.stdout)?["times"];
         ensure!(times["limits"]["own_time"] == "recorded", "{library:?}: {times}");
         ensure!(times["held_up"]["hits"].as_u64() > Some(0), "{library:?}: {times}");
+    }
+    Ok(())
+}
+
+#[test]
+fn calls_for_an_epoch_of_a_window_wait_for_those_of_the_other_side() -> Result<()> {
+    const ITERATIONS: u64 = 200;
+    for library in MpiImplementation::ALL {
+        let folder = TempDir::new()?;
+        TimedJob::new(library, "epochs", 2, ITERATIONS, 20_000)?.record(folder.path())?;
+        let tape = folder.path().join("timed.dmt");
+        let output = Command::new(binary()?).args(["times", "--json"]).arg(&tape).output()?;
+        let times = &serde_json::from_slice::<Value>(&output.stdout)?["times"];
+        let functions = times["functions"].as_array().context("functions")?;
+        let calls =
+            |name: &str| functions.iter().find(|row| row["function"] == name).map(|row| &row["calls"]);
+        for name in ["MPI_Win_post", "MPI_Win_start", "MPI_Win_complete", "MPI_Win_wait"] {
+            ensure!(
+                calls(name).and_then(Value::as_u64) == Some(2 * ITERATIONS),
+                "{library:?} {name}: {times}"
+            );
+        }
+        ensure!(times["limits"]["open_calls"] == 0, "{library:?}: {}", times["limits"]);
     }
     Ok(())
 }

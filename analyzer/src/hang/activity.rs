@@ -9,7 +9,7 @@ use super::progress::Observation;
 use super::view::{JobView, RankState, call_of};
 use crate::hang::locks::HeldLock;
 use crate::job::messages::CommId;
-use crate::mpi::calls::{self, Awaits, CallRow, Envelope, LockStep, Waiting};
+use crate::mpi::calls::{self, CallRow, Envelope, LockStep, Waiting, WindowSync};
 use crate::tape::input::CallInProgress;
 
 /// The lock that a rank is asking for, if its call was recorded: the last one.
@@ -87,14 +87,21 @@ fn waits(
             all(vec![Dependency::Collective(reader.collective(row, collective, now)?)])
         }
         Waiting::Finalize => all(vec![Dependency::Collective(CollectiveOp::finalize(WORLD))]),
-        Waiting::Window { win, group, awaits } => {
+        Waiting::Window { win, group, sync } => {
             let (comm, _) = reader.communicator(reader.word(win)?)?;
             let epoch_of = |peer| Dependency::Receive(Message { peer, tag: None, comm });
-            match (awaits, group.and_then(|at| reader.group(at))) {
-                (Awaits::Lock(_), _) => all(vec![Dependency::Lock { comm, holders: holders() }]),
-                (Awaits::Epoch, None) => all(vec![epoch_of(None)]),
+            let step = match sync {
+                WindowSync::Lock(_) => return all(vec![Dependency::Lock { comm, holders: holders() }]),
+                WindowSync::Epoch(step) => step,
+            };
+            let missing = reader.missing_in_epoch(win, step).unwrap_or_default();
+            if !missing.is_empty() {
+                return all(missing.into_iter().map(|rank| epoch_of(Some(rank))).collect());
+            }
+            match group.and_then(|at| reader.group(at)) {
+                None => all(vec![epoch_of(None)]),
                 // All of them are to open theirs; who has done so already is not known.
-                (Awaits::Epoch, Some(group)) => {
+                Some(group) => {
                     let dependencies = group.iter().map(|rank| epoch_of(Some(*rank))).collect();
                     Some(RankActivity::Waits { dependencies, any: true })
                 }

@@ -6,7 +6,7 @@ use super::communicators::{SampledCommunicators, WORLD, number_of};
 use super::dependency::{Arrivals, CollectiveOp, Dependency, Message, Rank, RankActivity};
 use super::step_budget::StepBudget;
 use crate::job::messages::{CollectiveCall, KnownMessage, KnownRequest, Messages, SequenceId};
-use crate::mpi::calls::{self, Arg, CallRow, Collective, Envelope};
+use crate::mpi::calls::{self, Arg, CallRow, Collective, Envelope, EpochStep};
 use crate::tape::input::{
     CallInProgress, CommunicatorFacts, MpiFacts, PendingMessage, PendingRequest, StartedCall,
 };
@@ -114,6 +114,13 @@ impl<'a> ArgumentReader<'a> {
         };
         let found = self.known.iter().find(is_it)?;
         Some(found.members.as_slice()).filter(|members| !members.is_empty())
+    }
+
+    /// Who has not made the call yet that one waits for in an epoch of a window, if all of those were seen.
+    pub(super) fn missing_in_epoch(&self, win: usize, step: EpochStep) -> Option<Vec<Rank>> {
+        let missing = self.messages?.missing_in_epoch(self.pid, self.handle(self.word(win)?), step)?;
+        self.work.spend(missing.len()).ok()?;
+        Some(missing)
     }
 
     pub(super) fn sent(&self, envelope: Envelope) -> Option<Message> {

@@ -136,6 +136,7 @@ impl TimelineAnalysis {
             messages::MessageEvent::Posted { .. }
             | messages::MessageEvent::Completed { .. }
             | messages::MessageEvent::Entered { .. }
+            | messages::MessageEvent::EpochAwaited { .. }
             | messages::MessageEvent::CollectiveCompleted { .. } => {}
         }
     }

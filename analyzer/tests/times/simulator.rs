@@ -5,8 +5,8 @@
 
 use std::collections::HashMap;
 
-use analyzer::calls::row;
-use analyzer::messages::{CallId, CollectiveId, MessageId, SequenceId};
+use analyzer::calls::{EpochStep, row};
+use analyzer::messages::{AwaitedCall, CallId, CollectiveId, MessageId, SequenceId};
 use analyzer::timeline::correction::bounds::Bounds;
 use analyzer::timeline::correction::call_step::{CallKind, CollectiveShape, EnteredCollective, TimedCall};
 use analyzer::timeline::correction::ledger::CallCosts;
@@ -60,6 +60,11 @@ enum Action {
     Collective {
         number: usize,
     },
+    /// Of an epoch that a target opens for one other rank.
+    Epoch {
+        number: usize,
+        step: EpochStep,
+    },
 }
 
 /// A call of a rank, after it has computed for a while.
@@ -84,6 +89,13 @@ struct Gathered {
     transfer_ns: u64,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Epoch {
+    transfer_ns: u64,
+    /// Who starts it waits until the target has opened it; else who completes it.
+    start_waits: bool,
+}
+
 /// A job.
 #[derive(Clone, Debug)]
 pub struct SimulatedJob {
@@ -91,6 +103,7 @@ pub struct SimulatedJob {
     calls: Vec<Call>,
     messages: Vec<Message>,
     gathered: Vec<Gathered>,
+    epochs: Vec<Epoch>,
     prices: [Bounds; 4],
     seed: u64,
 }
@@ -107,15 +120,19 @@ impl SimulatedJob {
             calls: Vec::new(),
             messages: Vec::new(),
             gathered: Vec::new(),
+            epochs: Vec::new(),
             prices: prices(&mut dice),
             seed,
         };
+        let start_waits = dice.below(2) == 0;
         let compute = [200, 2_000, 20_000][dice.below(3) as usize];
         for _ in 0..steps {
             if alone {
                 job.send_to_self(&mut dice, compute);
             } else if dice.below(6) == 0 {
                 job.gather(&mut dice, compute);
+            } else if dice.below(6) == 0 {
+                job.access(&mut dice, compute, start_waits);
             } else {
                 job.exchange(&mut dice, compute);
             }
@@ -127,8 +144,15 @@ impl SimulatedJob {
     pub fn one_waits(seed: u64) -> Self {
         let mut dice = Dice::new(seed);
         let prices = prices(&mut dice);
-        let mut job =
-            Self { ranks: 2, calls: Vec::new(), messages: Vec::new(), gathered: Vec::new(), prices, seed };
+        let mut job = Self {
+            ranks: 2,
+            calls: Vec::new(),
+            messages: Vec::new(),
+            gathered: Vec::new(),
+            epochs: Vec::new(),
+            prices,
+            seed,
+        };
         for _ in 0..10 {
             let message = job.message(&mut dice);
             let send = Action::Send { message, synchronous: false };
@@ -171,9 +195,27 @@ impl SimulatedJob {
         self.messages.len() - 1
     }
 
-    fn exchange(&mut self, dice: &mut Dice, compute_ns: u64) {
+    fn two_ranks(&self, dice: &mut Dice) -> [usize; 2] {
         let from = dice.below(self.ranks as u64) as usize;
-        let to = (from + 1 + dice.below(self.ranks as u64 - 1) as usize) % self.ranks;
+        [from, (from + 1 + dice.below(self.ranks as u64 - 1) as usize) % self.ranks]
+    }
+
+    fn access(&mut self, dice: &mut Dice, compute_ns: u64, start_waits: bool) {
+        let [origin, target] = self.two_ranks(dice);
+        self.epochs.push(Epoch { transfer_ns: dice.within(400, 700), start_waits });
+        let number = self.epochs.len() - 1;
+        for (rank, step) in [
+            (target, EpochStep::Posts),
+            (origin, EpochStep::Starts),
+            (origin, EpochStep::Completes),
+            (target, EpochStep::Waits),
+        ] {
+            self.call(dice, rank, Action::Epoch { number, step }, compute_ns);
+        }
+    }
+
+    fn exchange(&mut self, dice: &mut Dice, compute_ns: u64) {
+        let [from, to] = self.two_ranks(dice);
         let message = self.message(dice);
         let posts_early = dice.below(3) == 0;
         if posts_early {
@@ -225,7 +267,7 @@ impl SimulatedJob {
         let mut steps = Vec::new();
         let posts = self.posts(&ids);
         for at in order {
-            let step = self.step(at, &ids, times[at], costs, &mut first);
+            let step = self.step(at, &ids, times, costs, &mut first);
             let mut matched = Vec::new();
             // A pair is known when both sides have been posted.
             for (message, sides) in posts.iter().enumerate() {
@@ -269,14 +311,21 @@ impl SimulatedJob {
                     posts[message][0] = Some((at, id))
                 }
                 Action::Recv { message } | Action::Irecv { message } => posts[message][1] = Some((at, id)),
-                Action::Wait { .. } | Action::Collective { .. } => {}
+                Action::Wait { .. } | Action::Collective { .. } | Action::Epoch { .. } => {}
             }
         }
         posts
     }
 
-    fn step(&self, at: usize, ids: &[CallId], times: [u64; 2], costs: bool, first: &mut [bool]) -> TimedCall {
-        let call = self.calls[at];
+    fn step(
+        &self,
+        at: usize,
+        ids: &[CallId],
+        all: &[[u64; 2]],
+        costs: bool,
+        first: &mut [bool],
+    ) -> TimedCall {
+        let (call, times) = (self.calls[at], all[at]);
         let name = self.name(call.action);
         let row = row(name).expect("a call of the table");
         let is_first = std::mem::replace(&mut first[call.rank], false);
@@ -288,7 +337,7 @@ impl SimulatedJob {
             Action::Send { message, .. } => side(message, false),
             Action::Recv { message } => side(message, true),
             Action::Wait { message, receives } => side(message, receives),
-            Action::Isend { .. } | Action::Irecv { .. } | Action::Collective { .. } => None,
+            _ => None,
         };
         let entered = match call.action {
             Action::Collective { number } => Some(EnteredCollective {
@@ -302,19 +351,28 @@ impl SimulatedJob {
             Action::Send { message, .. } | Action::Isend { message } => Some(self.messages[message].bytes),
             _ => None,
         };
-        let posts = !matches!(call.action, Action::Wait { .. } | Action::Collective { .. });
+        let posts = match call.action {
+            Action::Wait { .. } | Action::Collective { .. } => false,
+            Action::Epoch { step, .. } => matches!(step, EpochStep::Posts | EpochStep::Completes),
+            _ => true,
+        };
+        let awaited = self.awaited(call.action, times[1], ids, all);
+        let kind = match call.action {
+            Action::Epoch { .. } => CallKind::Waits,
+            _ => CallKind::of(row),
+        };
         TimedCall {
             id: ids[at],
             pid: 100 + call.rank as u32,
             name: &row.name,
-            kind: CallKind::of(row),
+            kind,
             shape: CollectiveShape::of(row),
             begin_ns: times[0],
             end_ns: Some(times[1]),
             costs: CallCosts { between, entry, exit, ..CallCosts::default() },
             sent_bytes,
             posts,
-            posted: u32::from(posts),
+            posted: u32::from(posts && !matches!(call.action, Action::Epoch { .. })),
             is_from_anybody: false,
             place: None,
             sends: None,
@@ -323,8 +381,23 @@ impl SimulatedJob {
             completed: completed.into_iter().collect(),
             left: Vec::new(),
             entered: entered.into_iter().collect(),
+            awaited,
             ends_what_it_enters: true,
         }
+    }
+
+    /// What a call of an epoch needs that had begun when it ended.
+    fn awaited(&self, action: Action, end_ns: u64, ids: &[CallId], all: &[[u64; 2]]) -> Vec<AwaitedCall> {
+        let Action::Epoch { number, step } = action else { return Vec::new() };
+        let (needed, is_certain) = match step {
+            EpochStep::Posts => return Vec::new(),
+            EpochStep::Starts => (EpochStep::Posts, false),
+            EpochStep::Completes => (EpochStep::Posts, true),
+            EpochStep::Waits => (EpochStep::Completes, true),
+        };
+        let is_it = |call: &Call| call.action == Action::Epoch { number, step: needed };
+        let at = self.calls.iter().position(is_it).filter(|at| all[*at][0] < end_ns);
+        at.map(|at| AwaitedCall { call: ids[at], is_certain }).into_iter().collect()
     }
 
     fn name(&self, action: Action) -> &'static str {
@@ -336,6 +409,12 @@ impl SimulatedJob {
             Action::Irecv { .. } => "MPI_Irecv",
             Action::Wait { .. } => "MPI_Wait",
             Action::Collective { number } => self.gathered[number].function,
+            Action::Epoch { step, .. } => match step {
+                EpochStep::Posts => "MPI_Win_post",
+                EpochStep::Starts => "MPI_Win_start",
+                EpochStep::Completes => "MPI_Win_complete",
+                EpochStep::Waits => "MPI_Win_wait",
+            },
         }
     }
 
@@ -370,6 +449,8 @@ struct Run<'j> {
 const SENT: usize = 0;
 const POSTED: usize = 1;
 const ENTERED: usize = 2;
+/// And each step of an epoch.
+const EPOCH: usize = 3;
 
 impl Run<'_> {
     fn cost(&mut self, part: usize) -> u64 {
@@ -423,6 +504,9 @@ impl Run<'_> {
             Action::Collective { number } => {
                 self.ready.insert((ENTERED, number, call.rank), ready);
             }
+            Action::Epoch { number, step } => {
+                self.ready.insert((EPOCH + step as usize, number, 0), ready);
+            }
             Action::Wait { .. } => {}
         }
     }
@@ -435,12 +519,25 @@ impl Run<'_> {
             }
             Action::Send { message, synchronous: true } => self.ready[&(POSTED, message, 0)] + 300,
             Action::Collective { number } => self.arrival(number, call.rank),
+            Action::Epoch { number, step } => self.opened(number, step),
             _ => 0,
         };
         let end = self.now[call.rank].max(arrival) + call.work_ns + self.cost(2);
         self.times[at][1] = end;
         self.now[call.rank] = end;
         self.after[call.rank] = self.cost(3);
+    }
+
+    /// When what a call of an epoch waits for is there.
+    fn opened(&self, number: usize, step: EpochStep) -> u64 {
+        let Epoch { transfer_ns, start_waits } = self.job.epochs[number];
+        let of = |step: EpochStep| self.ready[&(EPOCH + step as usize, number, 0)] + transfer_ns;
+        match step {
+            EpochStep::Posts => 0,
+            EpochStep::Starts if !start_waits => 0,
+            EpochStep::Starts | EpochStep::Completes => of(EpochStep::Posts),
+            EpochStep::Waits => of(EpochStep::Completes),
+        }
     }
 
     fn arrival(&self, number: usize, rank: usize) -> u64 {

@@ -3,6 +3,7 @@
 use analyzer::input::{HitKind, HitPrice, Input, OwnTime, ProbeCosts, Quantiles, UnrecordedHits};
 use analyzer::pipeline::TimesPipeline;
 use analyzer::timeline::correction::bounds::Bounds;
+use analyzer::timeline::correction::summary::ComparedTime;
 use analyzer::timeline::correction::{CorrectedTimes, Refusal};
 use analyzer::wire::Body;
 
@@ -235,7 +236,6 @@ fn a_collective_call_on_what_is_not_known_may_have_waited_for_anybody() {
 
 #[test]
 fn a_fence_on_a_window_that_calls_made_is_waited_in_like_a_barrier() {
-    const WINDOW: u64 = 0xa000_0000;
     let of_first = |function: &str, args: [u64; 6]| {
         let mut job = Job::begun(2);
         for rank in [0, 1] {
@@ -261,4 +261,46 @@ fn a_fence_on_a_window_that_calls_made_is_waited_in_like_a_barrier() {
     // With MPI_MODE_NOPRECEDE it may have returned at once.
     let (.., unsure) = of_first("MPI_Win_fence", [8192, WINDOW, 0, 0, 0, 0]);
     assert!(unsure.most_ns > barrier.2.most_ns, "{unsure:?} {barrier:?}");
+}
+
+const WINDOW: u64 = 0xa000_0000;
+
+/// Rank 1 opens its window for rank 0, and waits; rank 0 does something else before it starts. `knows_groups`: calls say whom groups name.
+fn epoch(knows_groups: bool) -> CorrectedTimes {
+    const ALL: u64 = 0x88;
+    const ONE: u64 = 0x99;
+    let mut job = Job::begun(2);
+    for rank in [0, 1] {
+        job.call(rank, "MPI_Win_create", [0, 0, 1, 0, WORLD, POINTER], 10, Some((5, WINDOW)));
+        if knows_groups {
+            job.call(rank, "MPI_Comm_group", [WORLD, POINTER, 0, 0, 0, 0], 11, Some((1, ALL)));
+            job.begin(rank, "MPI_Group_incl", [ALL, 1, POINTER, POINTER, 0, 0], 12);
+            job.points(rank, "MPI_Group_incl", 2, false, &[1 - rank as i32]);
+            job.over(rank, "MPI_Group_incl", Some((3, ONE)));
+        }
+    }
+    job.call(1, "MPI_Win_post", [ONE, 0, WINDOW, 0, 0, 0], 13, None);
+    job.begin(1, "MPI_Win_wait", [WINDOW, 0, 0, 0, 0, 0], 14);
+    (0..10).for_each(|_| job.call(0, "MPI_Comm_group", [WORLD, POINTER, 0, 0, 0, 0], 15, Some((1, ALL))));
+    job.call(0, "MPI_Win_start", [ONE, 0, WINDOW, 0, 0, 0], 16, None);
+    job.call(0, "MPI_Win_complete", [WINDOW, 0, 0, 0, 0, 0], 17, None);
+    job.over(1, "MPI_Win_wait", None);
+    let mut inputs = job.t.end();
+    inputs.insert(1, costs(100));
+    times(&inputs)
+}
+
+#[test]
+fn who_waits_for_the_end_of_an_epoch_waits_for_those_that_it_was_opened_for() {
+    let known = epoch(true);
+    assert_eq!(known.limits.open_calls, 0, "{known:?}");
+    // What watching cost rank 0 delayed rank 1: ten calls of 300 ns.
+    let target = &known.ranks[1].time;
+    assert!(target.corrected.likely_ns < target.measured_ns as f64 - 3_000.0, "{target:?}");
+    assert!(target.corrected.most_ns < target.measured_ns as f64 - 1_000.0, "{target:?}");
+    // Of whom is waited for nothing is known: in start, complete and wait.
+    let unknown = epoch(false);
+    assert_eq!(unknown.limits.open_calls, 3, "{unknown:?}");
+    let saved_ns = |time: &ComparedTime| time.measured_ns as f64 - time.corrected.most_ns;
+    assert!(saved_ns(&unknown.ranks[1].time) < saved_ns(target) / 2.0, "{unknown:?}");
 }

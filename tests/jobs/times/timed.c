@@ -136,6 +136,34 @@ static void waitany(void)
     }
 }
 
+// Each rank puts into the next one's window, which that has opened for it.
+static void epochs(long iteration)
+{
+    static MPI_Win window = MPI_WIN_NULL;
+    static MPI_Group next_one, one_before;
+    if (iteration == 0) {
+        const int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
+        MPI_Group all;
+        int64_t *memory;
+        MPI_Win_allocate(sizeof(in), sizeof(int64_t), MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &window);
+        MPI_Comm_group(MPI_COMM_WORLD, &all);
+        MPI_Group_incl(all, 1, &next, &next_one);
+        MPI_Group_incl(all, 1, &before, &one_before);
+        MPI_Group_free(&all);
+    }
+    MPI_Win_post(one_before, 0, window);
+    compute_own(iteration);
+    MPI_Win_start(next_one, 0, window);
+    MPI_Put(out, WORDS, MPI_INT64_T, (rank + 1) % ranks, 0, WORDS, MPI_INT64_T, window);
+    MPI_Win_complete(window);
+    MPI_Win_wait(window);
+    if (iteration == iterations - 1) {
+        MPI_Group_free(&next_one);
+        MPI_Group_free(&one_before);
+        MPI_Win_free(&window);
+    }
+}
+
 static void repeat(void (*step)(long))
 {
     for (long i = 0; i < iterations; i++)
@@ -152,6 +180,8 @@ static int run(const char *pattern)
         repeat(shift_long);
     else if (!strcmp(pattern, "collectives"))
         repeat(collectives);
+    else if (!strcmp(pattern, "epochs"))
+        repeat(epochs);
     else if (!strcmp(pattern, "waitany"))
         waitany();
     else if (!strcmp(pattern, "master") && rank == 0)

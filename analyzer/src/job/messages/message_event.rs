@@ -1,6 +1,7 @@
 //! What is learnt of calls and messages.
 
 use super::assemble::Call;
+use super::epochs::AwaitedCall;
 use super::ids::{CallId, CollectiveId, MessageId};
 use super::members::Membership;
 
@@ -57,6 +58,13 @@ pub enum MessageEvent {
         facts: MessageFacts,
         /// It was given up before it was sent or received.
         cancelled: bool,
+    },
+    /// A call that opens or ends an epoch of a window is over.
+    EpochAwaited {
+        /// The call.
+        by: CallId,
+        /// What it may have waited for: all of it.
+        awaited: Vec<AwaitedCall>,
     },
     /// What a nonblocking or persistent collective call began is over.
     CollectiveCompleted {

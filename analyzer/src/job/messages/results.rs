@@ -82,7 +82,7 @@ pub(super) fn result_of(call: &Call, builtin: &Builtin) -> Option<CallResult> {
         (Does::Probe | Does::ProbeMatched, _) if from_anybody() => {
             CallResult::Received(reader.source(Arg::Status, 0))
         }
-        (Does::Probe | Does::ProbeMatched, _) if row.polls() => CallResult::Yes,
+        (Does::Probe | Does::ProbeMatched | Does::Window(_), _) if row.polls() => CallResult::Yes,
         (Does::Start, _) => CallResult::Started(reader.requests()?),
         (Does::Complete { which, polls }, _) => reader.completed(which, polls)?,
         (Does::Free, _) => CallResult::Freed(reader.handle(Arg::Request, false)?),

@@ -195,13 +195,26 @@ pub struct Making {
     pub meeting: Meeting,
 }
 
-/// What calls on a window wait for, of other ranks in it.
+/// How a call synchronizes a rank with others in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Awaits {
-    /// The call that opens or closes the other side of an epoch. Whose, the handle of the window does not tell.
-    Epoch,
-    /// A lock that another one may hold, or what another one has to do with data.
+pub enum WindowSync {
+    /// By epochs that targets open for groups.
+    Epoch(EpochStep),
+    /// By a lock that another one may hold, or it waits for what another one has to do with data.
     Lock(LockStep),
+}
+
+/// What a call does to an epoch that a target opens for a group (MPI 4.0, 12.5.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EpochStep {
+    /// Opens it, as its target.
+    Posts,
+    /// Opens it, as one who accesses the target.
+    Starts,
+    /// Ends what that one has opened.
+    Completes,
+    /// Ends what the target has opened, or asks whether it has ended.
+    Waits,
 }
 
 /// What a call does with memory in a window.
@@ -270,7 +283,7 @@ pub enum Does {
     },
     Free,
     Cancel,
-    /// Asks whether something is over that no other call here completes: a request that stays, a part of one, an epoch.
+    /// Asks whether something is over that no other call here completes: a request that stays, or a part of one.
     Inquire,
     Collective,
     /// Or a window, which counts as one: it has members, and all of them make the same collective calls on it.
@@ -282,7 +295,7 @@ pub enum Does {
     MakeDescription(DescriptionClass),
     FreeDescription(DescriptionClass),
     /// Of one-sided communication.
-    Window(Awaits),
+    Window(WindowSync),
     /// Moves data of a window, until an epoch ends or it is flushed.
     OneSided(WindowAccess),
     Finalize,
@@ -373,8 +386,8 @@ pub enum Waiting {
         win: usize,
         /// Which one names those that are waited for, if one does.
         group: Option<usize>,
-        /// For what.
-        awaits: Awaits,
+        /// How.
+        sync: WindowSync,
     },
 }
 
@@ -474,9 +487,10 @@ impl CallRow {
                 self.collective().map(Waiting::Collective)
             }
             Does::Finalize => Some(Waiting::Finalize),
-            Does::Window(awaits) => {
+            Does::Window(WindowSync::Epoch(EpochStep::Posts)) => None,
+            Does::Window(sync) => {
                 let (win, group) = (self.position(Arg::Win)?, self.position(Arg::Group));
-                Some(Waiting::Window { win, group, awaits })
+                Some(Waiting::Window { win, group, sync })
             }
             Does::ReceiveMatched
             | Does::Partitioned
@@ -511,7 +525,7 @@ impl CallRow {
     /// What it does to a lock on a window.
     pub fn lock_step(&self) -> Option<LockStep> {
         match self.does {
-            Does::Window(Awaits::Lock(step)) => Some(step),
+            Does::Window(WindowSync::Lock(step)) => Some(step),
             _ => None,
         }
     }

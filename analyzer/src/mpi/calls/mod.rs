@@ -227,9 +227,12 @@ mod tests {
         assert_eq!(waiting("MPI_Ibarrier"), None);
         let both = Waiting::Exchange { send: envelope(3, 4, 7), receive: envelope(5, 6, 7) };
         assert_eq!(waiting("MPI_Sendrecv_replace"), Some(both));
-        let window = |win, group, awaits| Some(Waiting::Window { win, group, awaits });
-        assert_eq!(waiting("MPI_Win_lock"), window(3, None, Awaits::Lock(LockStep::Takes)));
-        assert_eq!(waiting("MPI_Win_start"), window(2, Some(0), Awaits::Epoch));
+        let window = |win, group, sync| Some(Waiting::Window { win, group, sync });
+        assert_eq!(waiting("MPI_Win_lock"), window(3, None, WindowSync::Lock(LockStep::Takes)));
+        assert_eq!(waiting("MPI_Win_start"), window(2, Some(0), WindowSync::Epoch(EpochStep::Starts)));
+        assert_eq!((waiting("MPI_Win_post"), waiting("MPI_Win_test")), (None, None));
+        let waits = window(0, None, WindowSync::Epoch(EpochStep::Waits));
+        assert_eq!(row("MPI_Win_test").and_then(CallRow::awaits), waits);
         let fence = Collective { comm: 1, root: None, op: None };
         assert_eq!(waiting("MPI_Win_fence"), Some(Waiting::Collective(fence)));
         let freed = Collective { comm: 0, root: None, op: None };

@@ -1,7 +1,7 @@
 //! Calls that have no part in communication between ranks, but mean something for the life of their process, or wait for
 //! what is outside of the job: data.
 
-use super::args::{Awaits, Does, Lifecycle};
+use super::args::{Does, Lifecycle, WindowSync};
 
 /// What is known of a call beside its row, if it has one.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,7 @@ impl ProcessCall {
             Does::Free | Does::FreeCommunicator | Does::FreeGroup | Does::FreeDescription(_) => {
                 Lifecycle::None
             }
-            Does::Window(Awaits::Lock(_)) => Lifecycle::Lock,
+            Does::Window(WindowSync::Lock(_)) => Lifecycle::Lock,
             Does::Complete { .. } => Lifecycle::Completion,
             _ => Lifecycle::Use,
         };

@@ -6,7 +6,7 @@ use super::args::Arg::{self, *};
 use super::args::DescriptionClass::{Datatype as DatatypeClass, Operation as OperationClass};
 use super::args::Does::{self, *};
 use super::args::Group as Members;
-use super::args::{Awaits, Grouping, LockStep, Making, Meeting, Mode, Which, WindowAccess};
+use super::args::{EpochStep, Grouping, LockStep, Making, Meeting, Mode, Which, WindowAccess, WindowSync};
 
 /// Name, what it does, and its arguments.
 pub(super) type Base = (&'static str, Does, &'static [Arg]);
@@ -88,8 +88,12 @@ const fn test(which: Which) -> Does {
     Complete { which, polls: true }
 }
 
+const fn epoch(step: EpochStep) -> Does {
+    Window(WindowSync::Epoch(step))
+}
+
 const fn lock(step: LockStep) -> Does {
-    Window(Awaits::Lock(step))
+    Window(WindowSync::Lock(step))
 }
 
 const fn makes(group: Members, meeting: Meeting) -> Does {
@@ -124,7 +128,6 @@ pub(super) const SINGLE: &[Base] = &[
     ("MPI_Cancel", Cancel, &[Request]),
     ("MPI_Request_get_status", Inquire, &[RequestItself, Flag, Status]),
     ("MPI_Parrived", Inquire, &[RequestItself, Other, Flag]),
-    ("MPI_Win_test", Inquire, &[Win, Flag]),
     ("MPI_Comm_dup", makes(Members::Same, Meeting::All), &[Comm, NewComm]),
     ("MPI_Comm_dup_with_info", makes(Members::Same, Meeting::All), &[Comm, Other, NewComm]),
     ("MPI_Comm_idup", makes(Members::Same, Meeting::All), &[Comm, NewComm, NewRequest]),
@@ -221,9 +224,11 @@ pub(super) const SINGLE: &[Base] = &[
     ("MPI_Accumulate", OneSided(WindowAccess::Accumulate), ACCUMULATE),
     ("MPI_Win_fence", Collective, &[Assertion, Win]),
     ("MPI_Win_free", FreeCommunicator, &[FreedWin]),
-    ("MPI_Win_start", Window(Awaits::Epoch), &[Group, Other, Win]),
-    ("MPI_Win_complete", Window(Awaits::Epoch), &[Win]),
-    ("MPI_Win_wait", Window(Awaits::Epoch), &[Win]),
+    ("MPI_Win_post", epoch(EpochStep::Posts), &[Group, Other, Win]),
+    ("MPI_Win_start", epoch(EpochStep::Starts), &[Group, Other, Win]),
+    ("MPI_Win_complete", epoch(EpochStep::Completes), &[Win]),
+    ("MPI_Win_wait", epoch(EpochStep::Waits), &[Win]),
+    ("MPI_Win_test", epoch(EpochStep::Waits), &[Win, Flag]),
     ("MPI_Win_lock", lock(LockStep::Takes), &[LockType, Target, Other, Win]),
     ("MPI_Win_lock_all", lock(LockStep::Takes), &[Other, Win]),
     ("MPI_Win_unlock", lock(LockStep::GivesBack), &[Target, Win]),

@@ -1,8 +1,8 @@
 //! A call as the correction needs it.
 
 use super::ledger::CallCosts;
-use crate::job::messages::{CallId, CollectiveId, MessageId};
-use crate::mpi::calls::{CallRow, Does, Mode};
+use crate::job::messages::{AwaitedCall, CallId, CollectiveId, MessageId};
+use crate::mpi::calls::{CallRow, Does, EpochStep, Mode, WindowSync};
 use crate::tape::input::CodePlace;
 
 /// What a call waits for, as far as that follows from its row.
@@ -23,6 +23,7 @@ impl CallKind {
     pub fn of(row: &CallRow) -> Self {
         match row.does {
             _ if row.polls() => Self::Polls,
+            Does::Window(WindowSync::Epoch(EpochStep::Posts)) => Self::Waits,
             Does::Probe | Does::ProbeMatched | Does::Window(_) => Self::WaitsForUnknown,
             Does::Send(Mode::Synchronous) => Self::WaitsForReceive,
             _ => Self::Waits,
@@ -100,7 +101,7 @@ pub struct TimedCall {
     pub costs: CallCosts,
     /// What it sends, if its arguments tell.
     pub sent_bytes: Option<u64>,
-    /// It posts messages: others may wait for its beginning.
+    /// It posts messages, or has a part in an epoch: others may wait for its beginning.
     pub posts: bool,
     /// How many, as far as that was told.
     pub posted: u32,
@@ -120,6 +121,8 @@ pub struct TimedCall {
     pub left: Vec<CollectiveId>,
     /// Those that it enters.
     pub entered: Vec<EnteredCollective>,
+    /// Calls for an epoch that it needs.
+    pub awaited: Vec<AwaitedCall>,
     /// What it enters is over when it returns.
     pub ends_what_it_enters: bool,
 }
@@ -164,6 +167,9 @@ mod tests {
         assert_eq!(kind("MPI_Ssend"), Some(CallKind::WaitsForReceive));
         assert_eq!(kind("MPI_Testany"), Some(CallKind::Polls));
         assert_eq!(kind("MPI_Win_lock"), Some(CallKind::WaitsForUnknown));
+        assert_eq!(kind("MPI_Win_start"), Some(CallKind::WaitsForUnknown));
+        assert_eq!(kind("MPI_Win_post"), Some(CallKind::Waits));
+        assert_eq!(kind("MPI_Win_test"), Some(CallKind::Polls));
         assert_eq!(kind("MPI_Waitall"), Some(CallKind::Waits));
     }
 }

@@ -4,8 +4,8 @@ use rustc_hash::FxHashMap;
 
 use super::call_step::{CallKind, CollectiveShape, EnteredCollective, PostedEnvelope, TimedCall};
 use super::ledger::HitLedger;
-use crate::job::messages::{Call, CallId, CollectiveId, MessageEvent, MessageId, Messages};
-use crate::mpi::calls::{Arg, Does, Envelope, Form};
+use crate::job::messages::{AwaitedCall, Call, CallId, CollectiveId, MessageEvent, MessageId, Messages};
+use crate::mpi::calls::{Arg, Does, Envelope, EpochStep, Form, WindowSync};
 use crate::timeline::kept_map::KeptMap;
 
 /// Calls of which something is told before they are over.
@@ -19,6 +19,8 @@ struct CallUnderWay {
     completed: Vec<MessageId>,
     left: Vec<CollectiveId>,
     entered: Vec<EnteredCollective>,
+    /// Of a call on an epoch, if that is known.
+    awaited: Option<Vec<AwaitedCall>>,
 }
 
 /// What a call or a pair of messages is for whoever goes through them.
@@ -78,6 +80,12 @@ impl Gatherer {
                 call.waits_in_vain |= is_lost;
                 call.entered.push(EnteredCollective { collective, members, root });
             }
+            MessageEvent::EpochAwaited { by, awaited } => {
+                let is_lost = awaited.iter().any(|awaited| messages.is_lost(awaited.call.rank));
+                let call = self.under_way(by)?;
+                call.waits_in_vain |= is_lost;
+                call.awaited = Some(awaited);
+            }
             MessageEvent::Posted { message, .. } => self.under_way(message.call)?.posted += 1,
             MessageEvent::Call { id, call, end_ns, .. } => {
                 let step = self.step(messages, ledger, id, &call, end_ns);
@@ -100,7 +108,7 @@ impl Gatherer {
         call: &Call,
         end_ns: Option<u64>,
     ) -> TimedCall {
-        let CallUnderWay { waits_in_vain, posted, completed, left, entered } =
+        let CallUnderWay { waits_in_vain, posted, completed, left, entered, awaited } =
             self.under_way.remove(&id).unwrap_or_default();
         let mut costs = ledger.take((call.pid, call.tid), call.begin_ns);
         if call.pid == call.tid {
@@ -112,13 +120,19 @@ impl Gatherer {
         }
         let row = call.row;
         let starts = row.does == Does::Start;
-        // On a communicator or window that is not known.
-        let is_alone = row.form == Form::Blocking && entered.is_empty() && row.collective().is_some();
+        let kind = match CallKind::of(row) {
+            // On a communicator or window that is not known.
+            _ if row.form == Form::Blocking && entered.is_empty() && row.collective().is_some() => {
+                CallKind::WaitsForUnknown
+            }
+            CallKind::WaitsForUnknown if awaited.is_some() => CallKind::Waits,
+            kind => kind,
+        };
         TimedCall {
             id,
             pid: call.pid,
             name: &row.name,
-            kind: if is_alone { CallKind::WaitsForUnknown } else { CallKind::of(row) },
+            kind,
             shape: if starts || may_not_wait(call) {
                 CollectiveShape::Some
             } else {
@@ -138,6 +152,7 @@ impl Gatherer {
             completed,
             left,
             entered,
+            awaited: awaited.unwrap_or_default(),
             ends_what_it_enters: row.form == Form::Blocking && !starts,
         }
     }
@@ -160,6 +175,7 @@ fn posts(does: Does) -> bool {
             | Does::Start
             | Does::ReceiveMatched
             | Does::ProbeMatched
+            | Does::Window(WindowSync::Epoch(EpochStep::Posts | EpochStep::Completes))
     )
 }
 

@@ -156,6 +156,7 @@ impl OrderAnalysis {
                 for message in &call.received {
                     self.receive(call.step.id.rank, message);
                 }
+                self.end_epoch(call);
                 self.end_collectives(call);
             }
         }
@@ -214,6 +215,15 @@ impl OrderAnalysis {
         for collective in left {
             if let Some(all) = self.entered.get(collective).cloned() {
                 self.hear(call.step.id.rank, &all);
+            }
+        }
+    }
+
+    /// So does who needed calls of others for an epoch.
+    fn end_epoch(&mut self, call: &SolvedCall) {
+        for awaited in &call.step.awaited {
+            if let Some(clock) = self.sent.get(awaited.call).map(|sent| sent.clock.clone()) {
+                self.hear(call.step.id.rank, &clock);
             }
         }
     }

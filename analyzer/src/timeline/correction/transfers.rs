@@ -68,6 +68,8 @@ pub enum TransferKind {
     Release(u8),
     /// A collective call, by name and the logarithm of its members.
     Collective(&'static str, u8),
+    /// What another rank does for an epoch of a window, by the name of the call that waits for it.
+    Epoch(&'static str),
     /// What a call takes that waits for nobody, by name.
     Local(&'static str),
 }

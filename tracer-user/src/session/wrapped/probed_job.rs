@@ -174,6 +174,7 @@ impl ProbedJob {
             MessageEvent::Posted { .. }
             | MessageEvent::Entered { .. }
             | MessageEvent::Completed { .. }
+            | MessageEvent::EpochAwaited { .. }
             | MessageEvent::CollectiveCompleted { .. } => {}
         }
     }

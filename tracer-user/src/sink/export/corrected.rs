@@ -326,6 +326,7 @@ mod tests {
             completed: Vec::new(),
             left: Vec::new(),
             entered: Vec::new(),
+            awaited: Vec::new(),
             ends_what_it_enters: true,
         };
         let (begin, end) = (moment(begin), moment(end));

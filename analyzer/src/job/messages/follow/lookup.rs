@@ -39,6 +39,7 @@ impl Follower {
     pub(super) fn asks(&self, call: &Call) -> bool {
         match call.row.does {
             Does::Inquire | Does::ProbeMatched => true,
+            Does::Window(_) => call.row.polls(),
             Does::Probe => call.row.polls() || self.is_from_anybody(call) != Some(false),
             _ => false,
         }

@@ -152,7 +152,7 @@ impl Follower {
     }
 
     /// The n-th group that a call is given.
-    fn group(&self, call: &Call, rank: u32, n: usize) -> Option<&Members> {
+    pub(super) fn group(&self, call: &Call, rank: u32, n: usize) -> Option<&Members> {
         let positions = call.row.args.iter().enumerate().filter(|(_, arg)| **arg == Arg::Group);
         let (at, _) = positions.clone().nth(n)?;
         self.groups.members(rank, self.builtin(call)?.handle(call.word(at)?))

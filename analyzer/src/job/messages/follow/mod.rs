@@ -20,6 +20,7 @@ use crate::job::messages::active_buffers::{ActiveBuffers, MemoryAccess, MemoryUs
 use crate::job::messages::assemble::{Call, CallStep};
 use crate::job::messages::communicators::{Communicators, Expected};
 use crate::job::messages::data::Data;
+use crate::job::messages::epochs::Epochs;
 use crate::job::messages::few::Few;
 use crate::job::messages::groups::MpiGroups;
 use crate::job::messages::ids::CallId;
@@ -35,7 +36,7 @@ use crate::job::messages::requests::Requests;
 use crate::job::messages::type_matching::TypeMatching;
 use crate::job::messages::unbuffered::Unbuffered;
 use crate::job::signature::Signature;
-use crate::mpi::calls::{self, Arg, Does, Envelope, Form, Meeting};
+use crate::mpi::calls::{self, Arg, Does, Envelope, Form, Meeting, WindowSync};
 use crate::mpi::datatypes::Element;
 use crate::mpi::handles::{ANY_TAG, Builtin, Libraries};
 use crate::mpi::status::{self, Status};
@@ -79,6 +80,8 @@ pub(super) struct Follower {
     pub buffers: ActiveBuffers,
     /// To memory of windows.
     pub accesses: Accesses,
+    /// That targets open for groups.
+    pub epochs: Epochs,
     matching: Matching<Endpoint>,
     /// Collective calls of all ranks.
     pub collectives: Collectives,
@@ -167,6 +170,7 @@ impl Follower {
     fn give_up(&mut self, rank: u32) {
         self.unbuffered.stop();
         self.accesses.stop();
+        self.epochs.stop();
         self.arriving.retain(|receive, _| receive.call.rank != rank);
         if self.lost.insert(rank) {
             for (comm, own) in self.communicators.places(rank) {
@@ -223,6 +227,7 @@ impl Follower {
             Does::Send(_) | Does::Receive | Does::Exchange => self.begin_messages(call, id, begun),
             Does::Start => self.start(call, id),
             Does::OneSided(kind) => self.begin_access(call, id, kind),
+            Does::Window(WindowSync::Epoch(step)) => self.begin_epoch_step(call, id, step),
             Does::ReceiveMatched => {
                 let message = self.handle(call, Arg::Message, false);
                 let probe = message.and_then(|handle| self.probed.remove(&(call.pid, handle)));
@@ -527,11 +532,13 @@ impl Follower {
         if call.row.position(Arg::Win).is_some() {
             self.buffers.forget(call.pid);
             self.accesses.stop();
+            self.epochs.stop();
         }
     }
 
     fn returned(&mut self, call: &Call, id: CallId, begun: &Begun) {
         self.end_accesses(call);
+        self.end_epoch_step(call, id);
         match (call.row.does, call.row.form) {
             (Does::Complete { which, .. }, _) => self.completion(call, id, which),
             (Does::ProbeMatched, _) => self.probe(call, id),

@@ -4,8 +4,9 @@ use super::{Follower, origin};
 use crate::job::messages::accesses::{AccessEnd, OneSidedAccess};
 use crate::job::messages::assemble::Call;
 use crate::job::messages::ids::{CallId, CommId, MessageId};
+use crate::job::messages::message_event::MessageEvent;
 use crate::job::messages::op::Op;
-use crate::mpi::calls::{Arg, Awaits, Does, LockStep, WindowAccess};
+use crate::mpi::calls::{Arg, Does, EpochStep, LockStep, WindowAccess, WindowSync};
 use crate::mpi::handles::ANY_TAG;
 
 impl Follower {
@@ -16,6 +17,9 @@ impl Follower {
         }
         let Some((window, own)) = self.window(call) else { return };
         let Some(target) = self.target(call, window, own) else { return };
+        if let Some(target) = self.member(window, target) {
+            self.epochs.access(window, id.rank, target);
+        }
         let content = self.content(call, call.row.origin());
         let op = Op {
             id: MessageId { call: id, part: 0 },
@@ -82,9 +86,35 @@ impl Follower {
 
     /// A member has given a window back.
     pub(super) fn freed_window(&mut self, call: &Call, window: CommId, own: u32) {
+        self.epochs.free(window);
         for (_, op) in self.accesses.free(window, own) {
             self.buffers.end(call.pid, &op);
         }
+    }
+
+    /// A call opens or ends one side of an epoch.
+    pub(super) fn begin_epoch_step(&mut self, call: &Call, id: CallId, step: EpochStep) {
+        if self.is_partial || !self.is_complete(call) {
+            return;
+        }
+        let Some((window, _)) = self.window(call) else { return };
+        let group = self.group(call, id.rank, 0).cloned();
+        self.epochs.begin(window, step, group.as_ref(), id);
+    }
+
+    /// It has returned.
+    pub(super) fn end_epoch_step(&mut self, call: &Call, id: CallId) {
+        let Does::Window(WindowSync::Epoch(step)) = call.row.does else { return };
+        let Some((window, _)) = self.window(call) else { return };
+        if let Some(awaited) = self.epochs.end(window, step, id.rank) {
+            self.tell(MessageEvent::EpochAwaited { by: id, awaited });
+        }
+    }
+
+    /// See [`Epochs::missing`](super::super::epochs::Epochs::missing).
+    pub fn missing_in_epoch(&self, pid: u32, handle: u64, step: EpochStep) -> Option<Vec<u32>> {
+        let (window, _) = self.find_place(pid, handle)?;
+        self.epochs.missing(window, step, self.processes.find(pid)?.rank?)
     }
 
     /// A call on a window has returned.
@@ -102,20 +132,19 @@ impl Follower {
                 None => return self.accesses.stop(),
             },
         };
-        let name = call.row.name.as_str();
         let end = match does {
             Does::Collective => AccessEnd::Fence,
-            Does::Window(Awaits::Lock(LockStep::Takes)) => {
+            Does::Window(WindowSync::Lock(LockStep::Takes)) => {
                 let kind = call.argument(Arg::LockType).map(|kind| kind as u32);
                 let is_shared =
                     kind.is_none_or(|kind| self.builtin(call).is_some_and(|of| of.is_shared_lock(kind)));
                 return self.accesses.lock(window, own, target, is_shared);
             }
-            Does::Window(Awaits::Lock(LockStep::GivesBack)) => AccessEnd::Unlock(target),
-            Does::Window(Awaits::Lock(LockStep::FlushesLocally)) => AccessEnd::FlushLocal(target),
-            Does::Window(Awaits::Lock(LockStep::Flushes)) => AccessEnd::Flush(target),
-            _ if name == "MPI_Win_start" => return self.accesses.start(window, own),
-            _ if name == "MPI_Win_complete" => AccessEnd::Complete,
+            Does::Window(WindowSync::Lock(LockStep::GivesBack)) => AccessEnd::Unlock(target),
+            Does::Window(WindowSync::Lock(LockStep::FlushesLocally)) => AccessEnd::FlushLocal(target),
+            Does::Window(WindowSync::Lock(LockStep::Flushes)) => AccessEnd::Flush(target),
+            Does::Window(WindowSync::Epoch(EpochStep::Starts)) => return self.accesses.start(window, own),
+            Does::Window(WindowSync::Epoch(EpochStep::Completes)) => AccessEnd::Complete,
             _ => return,
         };
         let Self { accesses, buffers, .. } = self;

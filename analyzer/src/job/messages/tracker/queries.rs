@@ -15,7 +15,7 @@ use super::super::type_matching::TypeMismatch;
 use super::super::unbuffered::UnbufferedCycle;
 use super::Messages;
 use crate::job::collectives::Collectives;
-use crate::mpi::calls::{CallRow, Form};
+use crate::mpi::calls::{CallRow, EpochStep, Form};
 use crate::mpi::handles::ANY_TAG;
 use crate::tape::input::MpiFacts;
 use crate::tape::plan::MpiKind;
@@ -105,6 +105,11 @@ impl Messages {
     /// The communicator that a process calls so, and its number there.
     pub(crate) fn communicator_of(&self, pid: u32, handle: u64) -> Option<(CommId, u32)> {
         self.follower.find_place(pid, handle)
+    }
+
+    /// Who has not made the call yet that a rank waits for in an epoch of a window; `None`: that is not known.
+    pub(crate) fn missing_in_epoch(&self, pid: u32, window: u64, step: EpochStep) -> Option<Vec<u32>> {
+        self.follower.missing_in_epoch(pid, window, step)
     }
 
     /// Members of a communicator, as ranks of MPI_COMM_WORLD: all of them.

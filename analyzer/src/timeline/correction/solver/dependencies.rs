@@ -2,11 +2,12 @@
 
 use super::super::bounds::Bounds;
 use super::super::call_step::{CallKind, CollectiveShape, TimedCall};
+use super::super::ledger::CallCosts;
 use super::super::transfers::{TransferKind, size_class};
 use super::super::waits::WaitCause;
 use super::found::FoundDependencies;
 use super::{AwaitedFact, PostedCall, ReceivedMessage, Solver};
-use crate::job::messages::{CallId, CollectiveId, MessageId};
+use crate::job::messages::{AwaitedCall, CallId, CollectiveId, MessageId};
 
 impl Solver {
     /// All that a call may have waited for.
@@ -22,6 +23,13 @@ impl Solver {
         let share = 1.0 / step.completed.len().max(1) as f64;
         for message in &step.completed {
             match self.of_message(step, *message, share, &mut found) {
+                Err(awaited) if !gives_up => return Err(awaited),
+                Err(_) => found.is_open = true,
+                Ok(()) => {}
+            }
+        }
+        for awaited in &step.awaited {
+            match self.of_epoch(step, *awaited, &mut found) {
                 Err(awaited) if !gives_up => return Err(awaited),
                 Err(_) => found.is_open = true,
                 Ok(()) => {}
@@ -91,6 +99,29 @@ impl Solver {
         let transfer = self.transfers.times(kind);
         let cost = receive.costs.entry + rest;
         let held_up = receive.costs.held_up + step.costs.held_up;
+        let cost = found.hold_up(from, step, held_up, cost, transfer);
+        found.add(WaitCause { from, cost, is_certain, transfer }, kind);
+        Ok(())
+    }
+
+    /// A call of another rank for the same epoch.
+    fn of_epoch(
+        &self,
+        step: &TimedCall,
+        awaited: AwaitedCall,
+        found: &mut FoundDependencies,
+    ) -> Result<(), AwaitedFact> {
+        let AwaitedCall { call, is_certain } = awaited;
+        let posted = self.posted.get(call).ok_or(AwaitedFact::Told(call))?;
+        if step.end_ns.is_some_and(|end_ns| posted.begin_ns >= end_ns) {
+            return Ok(());
+        }
+        let from = posted.begin.ok_or(AwaitedFact::Begin(call))?;
+        let kind = TransferKind::Epoch(step.name);
+        let transfer = self.transfers.times(kind);
+        let middle = |costs: &CallCosts| Bounds { least_ns: 0.0, ..costs.middle };
+        let cost = posted.costs.entry + middle(&posted.costs) + middle(&step.costs) + step.costs.exit;
+        let held_up = posted.costs.held_up + step.costs.held_up;
         let cost = found.hold_up(from, step, held_up, cost, transfer);
         found.add(WaitCause { from, cost, is_certain, transfer }, kind);
         Ok(())

@@ -33,7 +33,7 @@ pub struct BegunCall {
     pub begin: Moment,
     /// Where it was made.
     pub place: Option<CodePlace>,
-    /// It posts messages.
+    /// It posts messages, or has a part in an epoch.
     pub posts: bool,
     /// Of what it sends, if that is known.
     pub sends: Option<PostedEnvelope>,

@@ -24,6 +24,7 @@ fn call(rank: u32, number: u32) -> TimedCall {
         left: Vec::new(),
         waits_in_vain: false,
         entered: Vec::new(),
+        awaited: Vec::new(),
         ends_what_it_enters: true,
     }
 }
