@@ -29,7 +29,7 @@ pub struct TimedRank {
 }
 
 impl TimedJob {
-    /// `pattern`: `token`, `halo`, `shift`, `collectives`, `waitany` or `master`; `work`: counted between messages.
+    /// `pattern`: `token`, `halo`, `shift`, `collectives`, `waitany`, `master` or `epochs`; `work`: counted between messages.
     ///
     /// # Errors
     /// The job was not built.

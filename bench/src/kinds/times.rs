@@ -9,7 +9,7 @@ use crate::results::{Cell, ResultTable, Samples, Section};
 
 const ROUNDS: usize = 21;
 const QUICK_ROUNDS: usize = 5;
-const PATTERNS: [&str; 6] = ["token", "halo", "shift", "collectives", "waitany", "master"];
+const PATTERNS: [&str; 7] = ["token", "halo", "shift", "collectives", "waitany", "master", "epochs"];
 /// Ranks: as many as a small machine has cores, and more.
 const RANKS: [usize; 2] = [2, 4];
 /// Counted between messages: little, which watching slows down much, and more.
