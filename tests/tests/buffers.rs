@@ -27,11 +27,14 @@ const CASES: [(&str, &str, &str, u64, &str); 12] = [
 const RIGHT: [&str; 2] = ["used_rightly", "stored_rightly"];
 
 /// Cases of accesses to a window, with the calls that are in no order, and who makes them.
-const ACCESSES: [(&str, [(&str, u64); 2]); 4] = [
+const ACCESSES: [(&str, [(&str, u64); 2]); 7] = [
     ("put_by_two_between_fences", [("MPI_Put", 0), ("MPI_Put", 2)]),
     ("put_and_got_between_fences", [("MPI_Put", 0), ("MPI_Get", 2)]),
     ("put_by_two_with_shared_locks", [("MPI_Put", 0), ("MPI_Put", 2)]),
     ("put_twice_without_a_flush", [("MPI_Put", 0), ("MPI_Put", 0)]),
+    ("put_while_its_rank_sends", [("MPI_Put", 0), ("MPI_Send", 1)]),
+    ("got_while_its_rank_receives", [("MPI_Get", 0), ("MPI_Irecv", 1)]),
+    ("put_while_its_rank_puts_from_there", [("MPI_Put", 0), ("MPI_Put", 1)]),
 ];
 
 fn told(library: MpiImplementation, arguments: &[&str]) -> Result<Vec<Value>> {

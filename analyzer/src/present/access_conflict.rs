@@ -23,7 +23,7 @@ pub(crate) fn say(found: &AccessConflict) -> (String, Vec<String>) {
         who_text(&found.targets),
         found.offset_bytes,
     );
-    let order = "Put both into different epochs (MPI_Win_fence, MPI_Win_unlock, MPI_Win_flush with a barrier or message after it), or lock the target exclusively.";
+    let order = "Put both into different epochs (MPI_Win_fence, MPI_Win_unlock, MPI_Win_flush with a barrier or message after it), or lock the target exclusively, the rank whose memory it is as well.";
     let add = "If each rank adds to what is there, use MPI_Accumulate in both: such operations are made one after the other.";
     (summary, vec![order.to_owned(), add.to_owned()])
 }

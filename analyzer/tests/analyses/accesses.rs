@@ -270,3 +270,113 @@ fn the_memory_that_an_operation_uses_is_its_own_until_the_epoch_ends() {
         assert_eq!(found("MPI_Get", user, true), [], "{user}");
     }
 }
+
+/// Where rank 1's part of the window is, and how it uses that: ten bytes from byte 4 on.
+const MEMORY: u64 = 0x8000;
+
+/// What is said of an operation of rank 0 and a message or operation of rank 1, which uses memory that is in its own window.
+fn with_own_use(
+    before: impl Fn(&mut Job),
+    operation: &str,
+    own: &str,
+    between: impl Fn(&mut Job),
+) -> Vec<AccessConflict> {
+    let mut job = Job::with_window();
+    before(&mut job);
+    job.access(0, operation, 1, 0, 10);
+    between(&mut job);
+    match own {
+        "MPI_Put" | "MPI_Get" => {
+            job.begin(1, own, [MEMORY + 4, 10, CHAR, 2, 50, 10], 11);
+            job.points(1, own, STACK_ARGUMENTS, false, &[CHAR as i32, 0, WIN as u32 as i32, 0]);
+            job.over(1, own, None);
+        }
+        _ => job.call(1, own, [MEMORY + 4, 10, CHAR, 2, TAG, WORLD], 11, None),
+    }
+    conflicts(&job.report())
+}
+
+#[test]
+fn a_rank_uses_its_own_memory_while_others_access_it() {
+    let fences = |job: &mut Job| job.fence(&[0, 1, 2]);
+    for (operation, own, is_conflict) in [
+        ("MPI_Put", "MPI_Send", true),
+        ("MPI_Put", "MPI_Recv", true),
+        ("MPI_Get", "MPI_Send", false),
+        ("MPI_Get", "MPI_Recv", true),
+        ("MPI_Accumulate", "MPI_Send", true),
+        ("MPI_Put", "MPI_Put", true),
+        ("MPI_Get", "MPI_Put", false),
+        ("MPI_Get", "MPI_Get", true),
+    ] {
+        let found = with_own_use(fences, operation, own, |_| {});
+        let calls: Vec<_> = found.iter().map(|of| (&*of.first.function, &*of.second.function)).collect();
+        let expected = if is_conflict { vec![(operation, own)] } else { Vec::new() };
+        assert_eq!(calls, expected, "{operation} {own}");
+        for of in &found {
+            assert_eq!((of.offset_bytes, of.len_bytes), (4, 6), "{of:?}");
+            assert_eq!(of.targets, of.second_ranks, "{of:?}");
+        }
+        assert!(with_own_use(fences, operation, own, fences).is_empty(), "{operation} {own}");
+    }
+}
+
+#[test]
+fn a_rank_that_came_out_of_a_fence_before_another_uses_its_memory_as_it_may() {
+    let first_out = |job: &mut Job| {
+        job.begin(0, "MPI_Win_fence", [0, WIN, 0, 0, 0, 0], 2);
+        job.fence(&[1, 2]);
+    };
+    assert!(with_own_use(|job| job.fence(&[0, 1, 2]), "MPI_Put", "MPI_Send", first_out).is_empty());
+}
+
+#[test]
+fn a_rank_that_takes_no_lock_on_its_own_memory_is_in_no_order_with_those_that_do() {
+    let locked = |kind: u64| move |job: &mut Job| job.lock(0, 1, kind);
+    let own_lock = |kind: u64| move |job: &mut Job| job.lock(1, 1, kind);
+    for kind in [SHARED, EXCLUSIVE] {
+        assert_eq!(with_own_use(locked(kind), "MPI_Put", "MPI_Recv", |_| {}).len(), 1, "{kind}");
+        assert!(with_own_use(locked(kind), "MPI_Put", "MPI_Recv", |job| job.unlock(0, 1)).is_empty());
+        // That it has the lock says that the other one has given it back.
+        assert!(with_own_use(locked(kind), "MPI_Put", "MPI_Recv", own_lock(EXCLUSIVE)).is_empty());
+    }
+    assert_eq!(with_own_use(locked(SHARED), "MPI_Put", "MPI_Recv", own_lock(SHARED)).len(), 1);
+}
+
+#[test]
+fn what_a_rank_does_with_its_own_memory_is_over_when_its_call_or_request_is() {
+    let found = |own: &dyn Fn(&mut Job)| {
+        let mut job = Job::with_window();
+        job.fence(&[0, 1, 2]);
+        own(&mut job);
+        job.access(0, "MPI_Put", 1, 0, 10);
+        conflicts(&job.report()).iter().map(|of| of.first.function.clone()).collect::<Vec<_>>()
+    };
+    let begin = |job: &mut Job| {
+        job.begin(1, "MPI_Irecv", [MEMORY, 10, CHAR, 2, TAG, WORLD], 11);
+        job.points(1, "MPI_Irecv", 6, false, &[POINTER as i32, 0]);
+        job.over(1, "MPI_Irecv", Some((6, 0xc0)));
+    };
+    assert_eq!(found(&begin), ["MPI_Irecv"]);
+    assert!(
+        found(&|job| {
+            begin(job);
+            job.with_request(1, "MPI_Wait", 0xc0);
+        })
+        .is_empty()
+    );
+    assert!(found(&|job| job.call(1, "MPI_Recv", [MEMORY, 10, CHAR, 2, TAG, WORLD], 11, None)).is_empty());
+    // While it waits for a message.
+    assert_eq!(found(&|job| job.begin(1, "MPI_Recv", [MEMORY, 10, CHAR, 2, TAG, WORLD], 11)), ["MPI_Recv"]);
+    // Memory beside the window.
+    assert!(found(&|job| job.begin(1, "MPI_Recv", [MEMORY + 800, 10, CHAR, 2, TAG, WORLD], 11)).is_empty());
+    // Once the request may have been completed.
+    assert!(
+        found(&|job| {
+            begin(job);
+            job.begin(1, "MPI_Wait", [POINTER, 0, 0, 0, 0, 0], 40);
+            job.call(1, "MPI_Barrier", [WORLD, 0, 0, 0, 0, 0], 12, None);
+        })
+        .is_empty()
+    );
+}

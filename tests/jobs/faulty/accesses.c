@@ -1,4 +1,4 @@
-// One-sided operations on the same bytes of a window that nothing orders: one case after the other, each as it should not be or, with
+// One-sided operations on the same bytes of a window that nothing orders, or such and what its own rank does with them: one case after the other, each as it should not be or, with
 // --right, as it should. Three ranks; the memory is rank 1's.
 //
 //   accesses CASE [--right]
@@ -77,6 +77,71 @@ static void put_twice_without_a_flush(void)
     MPI_Win_unlock(1, win);
 }
 
+// Rank 1 goes on only when rank 0 has put or got, while that is not complete.
+static void after_rank_0(void)
+{
+    if (rank == 0)
+        MPI_Send(NULL, 0, MPI_CHAR, 1, 0, MPI_COMM_WORLD);
+    if (rank == 1)
+        MPI_Recv(NULL, 0, MPI_CHAR, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+static void put_while_its_rank_sends(void)
+{
+    MPI_Win_fence(0, win);
+    if (rank == 0)
+        MPI_Put(own, 10, MPI_DOUBLE, 1, 0, 10, MPI_DOUBLE, win); // first
+    after_rank_0();
+    if (rank == 1)
+        MPI_Send(memory + (is_right ? 10 : 5), 10, MPI_DOUBLE, 2, 1, MPI_COMM_WORLD); // second
+    if (rank == 2)
+        MPI_Recv(own, 10, MPI_DOUBLE, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Win_fence(0, win);
+}
+
+static void got_while_its_rank_receives(void)
+{
+    double *part = NULL;
+    MPI_Win allocated;
+    MPI_Win_allocate(sizeof(memory), sizeof(double), MPI_INFO_NULL, MPI_COMM_WORLD, &part, &allocated);
+    if (rank == 0) {
+        MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, allocated);
+        MPI_Get(own, 10, MPI_DOUBLE, 1, 0, 10, MPI_DOUBLE, allocated); // first
+        if (is_right)
+            MPI_Win_flush(1, allocated);
+    }
+    after_rank_0();
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (rank == 1)
+        MPI_Irecv(part, 10, MPI_DOUBLE, 2, 1, MPI_COMM_WORLD, &request); // second
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    if (rank == 2)
+        MPI_Send(own, 10, MPI_DOUBLE, 1, 1, MPI_COMM_WORLD);
+    // Rank 0 has its lock until rank 1 has received.
+    if (rank == 1)
+        MPI_Send(NULL, 0, MPI_CHAR, 0, 2, MPI_COMM_WORLD);
+    if (rank == 0) {
+        MPI_Recv(NULL, 0, MPI_CHAR, 1, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Win_unlock(1, allocated);
+    }
+    MPI_Win_free(&allocated);
+}
+
+static void put_while_its_rank_puts_from_there(void)
+{
+    MPI_Win_lock_all(0, win);
+    if (rank == 0)
+        MPI_Put(own, 10, MPI_DOUBLE, 1, 0, 10, MPI_DOUBLE, win); // first
+    after_rank_0();
+    if (rank == 1) {
+        MPI_Put(memory + (is_right ? 10 : 9), 10, MPI_DOUBLE, 2, 0, 10, MPI_DOUBLE, win); // second
+        MPI_Send(NULL, 0, MPI_CHAR, 0, 1, MPI_COMM_WORLD);
+    }
+    if (rank == 0)
+        MPI_Recv(NULL, 0, MPI_CHAR, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Win_unlock_all(win);
+}
+
 // All that orders operations, and those that need no order.
 static void ordered(void)
 {
@@ -107,6 +172,23 @@ static void ordered(void)
         MPI_Get(own, 30, MPI_DOUBLE, 1, 0, 30, MPI_DOUBLE, win);
         MPI_Win_unlock_all(win);
         MPI_Barrier(MPI_COMM_WORLD);
+        // The rank whose memory it is sends from there and receives there, when nobody else is at it.
+        if (rank == 1)
+            MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, win);
+        if (rank == 1)
+            MPI_Sendrecv(memory, 10, MPI_DOUBLE, 1, 0, memory + 10, 10, MPI_DOUBLE, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (rank == 1)
+            MPI_Win_unlock(1, win);
+        else
+            MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, win);
+        if (rank != 1) {
+            MPI_Put(own, 20, MPI_DOUBLE, 1, 0, 20, MPI_DOUBLE, win);
+            MPI_Win_unlock(1, win);
+        }
+        MPI_Win_fence(0, win);
+        if (rank == 1)
+            MPI_Sendrecv(memory, 10, MPI_DOUBLE, 1, 0, memory + 10, 10, MPI_DOUBLE, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Win_fence(0, win);
     }
 }
 
@@ -118,6 +200,9 @@ static const struct {
     {"put_and_got_between_fences", put_and_got_between_fences},
     {"put_by_two_with_shared_locks", put_by_two_with_shared_locks},
     {"put_twice_without_a_flush", put_twice_without_a_flush},
+    {"put_while_its_rank_sends", put_while_its_rank_sends},
+    {"got_while_its_rank_receives", got_while_its_rank_receives},
+    {"put_while_its_rank_puts_from_there", put_while_its_rank_puts_from_there},
     {"ordered", ordered},
 };
 

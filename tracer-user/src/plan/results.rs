@@ -91,6 +91,7 @@ fn read(row: &CallRow, arg: Arg, argument: u8, sizes: Sizes) -> Option<Read> {
             one(false, sizes.handle)
         }
         Arg::Comm if row.does == Does::FreeCommunicator => one(false, sizes.handle),
+        Arg::NewMemory => one(true, 8),
         Arg::Index | Arg::OutCount => one(true, 4),
         Arg::Status if row.form == Form::Blocking => one(true, sizes.status),
         Arg::Requests => several(false, sizes.handle),

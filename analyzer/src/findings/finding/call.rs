@@ -98,7 +98,8 @@ pub struct BufferConflict {
     pub ranks: Vec<Who>,
 }
 
-/// Two one-sided operations on the same bytes of a window, one of which puts, and nothing orders them (MPI 4.0, 12.7).
+/// Two one-sided operations on the same bytes of a window, one of which puts, and nothing orders them (MPI 4.0, 12.7); or one such, and a
+/// message or operation of the rank whose memory it is, from there or to there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AccessConflict {
     /// The call that was made first, of the first time …

@@ -1,7 +1,8 @@
 //! Accesses to memory of windows (MPI 4.0, 12.7): which of them conflict, since nothing says which comes first.
 //!
 //! An access is active from the call that makes it to the end of its epoch, or to a flush. Two that are active at the same time conflict if
-//! they are to the same bytes of a target and one of them puts, unless both accumulate or the target is locked for one alone.
+//! they are to the same bytes of a target and one of them puts, unless both accumulate or the target is locked for one alone. So do an access
+//! and a use of that memory by the target itself: in a message, or in an access to the memory of others.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -9,7 +10,7 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
-use super::ids::CommId;
+use super::ids::{CommId, MessageId};
 use super::leaks::Origin;
 use super::op::Op;
 use crate::mpi::calls::WindowAccess;
@@ -29,8 +30,12 @@ enum Epoch {
     Fences(u32),
     /// Of a lock that others may hold as well.
     SharedLock,
-    /// Of a lock that nobody else has, or of an epoch that its target has opened for a group.
-    Alone,
+    /// Of a lock that nobody else has.
+    ExclusiveLock,
+    /// Of an epoch that its target has opened for a group.
+    OfGroup,
+    /// Of a use by the target itself: the fences before it, and whether it holds a lock on its own memory, and others may as well.
+    Local { fences: u32, lock: Option<bool> },
 }
 
 impl Epoch {
@@ -40,7 +45,56 @@ impl Epoch {
             (Self::Fences(a), Self::Fences(b)) => a == b,
             // Which of them was over when the other began is a matter of time.
             (Self::SharedLock, Self::SharedLock) => !has_several_clocks,
+            (Self::Local { fences, lock }, other) | (other, Self::Local { fences, lock }) => match other {
+                Self::Fences(number) => number == fences,
+                Self::SharedLock => lock != Some(false) && !has_several_clocks,
+                Self::ExclusiveLock => lock.is_none() && !has_several_clocks,
+                Self::OfGroup | Self::Local { .. } => false,
+            },
             _ => false,
+        }
+    }
+}
+
+/// What is done with memory of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AccessKind {
+    /// By an operation on the window.
+    OneSided(WindowAccess),
+    /// By the target itself, which reads it.
+    Load,
+    /// The same, and changes it.
+    Store,
+}
+
+impl AccessKind {
+    const ALL: [Self; 5] = [
+        Self::OneSided(WindowAccess::Put),
+        Self::OneSided(WindowAccess::Get),
+        Self::OneSided(WindowAccess::Accumulate),
+        Self::Load,
+        Self::Store,
+    ];
+
+    fn number(self) -> usize {
+        match self {
+            Self::OneSided(access) => access as usize,
+            Self::Load => 3,
+            Self::Store => 4,
+        }
+    }
+
+    /// Whether two of these kinds may be to the same bytes. Accumulations are made one after the other, whichever it is that comes
+    /// first; what a process does with its own memory is in its own order.
+    fn may_meet(self, other: Self) -> bool {
+        use WindowAccess::{Accumulate, Get};
+        match (self, other) {
+            (Self::OneSided(one), Self::OneSided(other)) => {
+                matches!((one, other), (Get, Get) | (Accumulate, Accumulate))
+            }
+            (Self::Load, Self::OneSided(access)) | (Self::OneSided(access), Self::Load) => access == Get,
+            (Self::Store, Self::OneSided(_)) | (Self::OneSided(_), Self::Store) => false,
+            (Self::Load | Self::Store, Self::Load | Self::Store) => true,
         }
     }
 }
@@ -63,9 +117,22 @@ pub(super) struct OneSidedAccess {
     pub time_ns: u64,
 }
 
+/// Who makes an access.
+#[derive(Clone, Copy, Debug)]
+struct Accessor {
+    /// Number in the window …
+    own: u32,
+    /// … and in MPI_COMM_WORLD.
+    rank: u32,
+    origin: Origin,
+    /// CLOCK_MONOTONIC.
+    time_ns: u64,
+}
+
 #[derive(Clone, Debug)]
 struct ActiveAccess {
-    access: OneSidedAccess,
+    by: Accessor,
+    kind: AccessKind,
     /// Of the target's window.
     range: Range<i64>,
     epoch: Epoch,
@@ -100,6 +167,8 @@ impl AccessEnd {
 struct WindowMember {
     /// Bytes by which displacements in its memory are counted.
     unit_bytes: Option<i64>,
+    /// Where its memory is, in the process's space.
+    memory: Option<Range<u64>>,
     fences: u32,
     /// Locks that it holds: on whom (`None`: all), and whether others may hold them.
     locks: Vec<(Option<u32>, bool)>,
@@ -113,18 +182,30 @@ impl WindowMember {
         let lock = self.locks.iter().find(|(of, _)| of.is_none_or(|of| of == target));
         match lock {
             Some((_, true)) => Some(Epoch::SharedLock),
-            Some((_, false)) => Some(Epoch::Alone),
-            None if self.is_started => Some(Epoch::Alone),
+            Some((_, false)) => Some(Epoch::ExclusiveLock),
+            None if self.is_started => Some(Epoch::OfGroup),
             None => (self.fences > 0).then_some(Epoch::Fences(self.fences)),
         }
+    }
+
+    /// When it uses its own memory.
+    fn local_epoch(&self, own: u32) -> Epoch {
+        let lock = self.locks.iter().find(|(of, _)| of.is_none_or(|of| of == own));
+        Epoch::Local { fences: self.fences, lock: lock.map(|(_, is_shared)| *is_shared) }
+    }
+
+    /// Which bytes of its part of the window these are.
+    fn offsets(&self, used: Range<u64>) -> Option<Range<i64>> {
+        let memory = self.memory.as_ref()?;
+        let (start, end) = (used.start.max(memory.start), used.end.min(memory.end));
+        let offset = |addr: u64| i64::try_from(addr - memory.start).ok();
+        if start < end { Some(offset(start)?..offset(end)?) } else { None }
     }
 }
 
 /// Active accesses to the memory of one process, by kind: those of one kind are mostly not looked through for another of it.
 #[derive(Debug, Default)]
-struct TargetAccesses([AccessesOfKind; KINDS.len()]);
-
-const KINDS: [WindowAccess; 3] = [WindowAccess::Put, WindowAccess::Get, WindowAccess::Accumulate];
+struct TargetAccesses([AccessesOfKind; AccessKind::ALL.len()]);
 
 /// By where they begin, and the number of the access.
 #[derive(Debug, Default)]
@@ -145,37 +226,28 @@ impl AccessesOfKind {
 
 impl TargetAccesses {
     fn conflict(&self, new: &ActiveAccess, has_several_clocks: bool) -> Option<&ActiveAccess> {
-        let may_conflict = |kind: &&WindowAccess| !are_allowed(**kind, new.access.kind);
-        KINDS
-            .iter()
-            .filter(may_conflict)
-            .find_map(|kind| self.0[*kind as usize].conflict(new, has_several_clocks))
+        let may_conflict = |kind: &AccessKind| !kind.may_meet(new.kind);
+        let kinds = AccessKind::ALL.into_iter().filter(may_conflict);
+        kinds.map(|kind| &self.0[kind.number()]).find_map(|of_kind| of_kind.conflict(new, has_several_clocks))
     }
 
     fn add(&mut self, number: u64, new: ActiveAccess) {
-        let of_kind = &mut self.0[new.access.kind as usize];
+        let of_kind = &mut self.0[new.kind.number()];
         of_kind.longest_bytes = of_kind.longest_bytes.max(new.range.end - new.range.start);
         of_kind.by_start.insert((new.range.start, number), new);
     }
 
     /// Removes what is over; how many there were.
-    fn remove(&mut self, is_over: impl Fn(&OneSidedAccess) -> bool) -> usize {
+    fn remove(&mut self, is_over: impl Fn(&ActiveAccess) -> bool) -> usize {
         let before: usize = self.0.iter().map(|of_kind| of_kind.by_start.len()).sum();
         for of_kind in &mut self.0 {
-            of_kind.by_start.retain(|_, active| !is_over(&active.access));
+            of_kind.by_start.retain(|_, active| !is_over(active));
             if of_kind.by_start.is_empty() {
                 of_kind.longest_bytes = 0;
             }
         }
         before - self.0.iter().map(|of_kind| of_kind.by_start.len()).sum::<usize>()
     }
-}
-
-/// Whether two of these kinds may be to the same bytes. Accumulations are made one after the other, whichever it is that comes
-/// first.
-fn are_allowed(one: WindowAccess, other: WindowAccess) -> bool {
-    use WindowAccess::{Accumulate, Get};
-    matches!((one, other), (Get, Get) | (Accumulate, Accumulate))
 }
 
 #[derive(Debug, Default)]
@@ -187,6 +259,31 @@ struct FollowedWindow {
     made: u64,
     count: usize,
     is_lost: bool,
+}
+
+impl FollowedWindow {
+    /// An access to a target's memory is active from now on: where it is kept, and one that it is in no order with. `None`: too many are.
+    fn begin(
+        &mut self,
+        target: u32,
+        new: ActiveAccess,
+        has_several_clocks: bool,
+        rank_of: impl Fn(u32) -> u32,
+    ) -> Option<((i64, u64), Option<UnorderedAccesses>)> {
+        if self.count >= MOST_ACTIVE {
+            self.is_lost = true;
+            self.active.clear();
+            return None;
+        }
+        let active = self.active.entry(target).or_default();
+        let other = active.conflict(&new, has_several_clocks);
+        let unordered = other.map(|other| UnorderedAccesses::of(other, &new, rank_of(target)));
+        let place = (new.range.start, self.made);
+        active.add(self.made, new);
+        self.made += 1;
+        self.count += 1;
+        Some((place, unordered))
+    }
 }
 
 /// Two accesses that nothing orders.
@@ -209,12 +306,12 @@ impl UnorderedAccesses {
     fn of(first: &ActiveAccess, second: &ActiveAccess, target: u32) -> Self {
         let start = first.range.start.max(second.range.start);
         Self {
-            ends: [ConflictingAccess::of(&first.access), ConflictingAccess::of(&second.access)],
+            ends: [ConflictingAccess::of(&first.by), ConflictingAccess::of(&second.by)],
             target,
             count: 1,
             len_bytes: (first.range.end.min(second.range.end) - start).cast_unsigned(),
             offset_bytes: start,
-            first_ns: second.access.time_ns,
+            first_ns: second.by.time_ns,
         }
     }
 }
@@ -231,11 +328,11 @@ pub(crate) struct ConflictingAccess {
 }
 
 impl ConflictingAccess {
-    fn of(access: &OneSidedAccess) -> Self {
+    fn of(by: &Accessor) -> Self {
         Self {
-            rank: access.rank,
-            function: access.origin.row.name.as_str(),
-            return_address: access.origin.return_address,
+            rank: by.rank,
+            function: by.origin.row.name.as_str(),
+            return_address: by.origin.return_address,
             place: None,
         }
     }
@@ -245,10 +342,24 @@ impl ConflictingAccess {
     }
 }
 
+/// A use of memory in a window by its own process.
+#[derive(Debug)]
+struct LocalUse {
+    message: MessageId,
+    window: CommId,
+    own: u32,
+    kind: AccessKind,
+    place: (i64, u64),
+}
+
 /// Of all windows.
 #[derive(Debug, Default)]
 pub(crate) struct Accesses {
     windows: FxHashMap<CommId, FollowedWindow>,
+    /// Windows that have memory of a process, and its number there, by pid.
+    of_process: FxHashMap<u32, Vec<(CommId, u32)>>,
+    /// What processes do themselves with such memory, by pid.
+    local_uses: FxHashMap<u32, Vec<LocalUse>>,
     found: BTreeMap<(u32, [(u32, u64); 2]), UnorderedAccesses>,
     /// Something was missed: it may have ordered what is seen from then on.
     is_over: bool,
@@ -260,22 +371,39 @@ impl Accesses {
     /// Something of the job was missed. Buffers of accesses are forgotten with all of their process.
     pub(super) fn stop(&mut self) {
         self.windows.clear();
+        self.of_process.clear();
+        self.local_uses.clear();
         self.is_over = true;
     }
 
-    /// A member of a new window says in what bytes displacements in its memory are counted.
-    pub(super) fn made(&mut self, window: CommId, own: u32, unit_bytes: i64) {
-        if let Some(member) = self.member(window, own) {
-            member.unit_bytes = Some(unit_bytes);
+    /// A member of a new window says in what bytes displacements in its memory are counted, and where that is, if it is one piece.
+    pub(super) fn made(
+        &mut self,
+        window: CommId,
+        (pid, own): (u32, u32),
+        unit_bytes: i64,
+        memory: Option<Range<u64>>,
+    ) {
+        let Some(member) = self.member(window, own) else { return };
+        member.unit_bytes = Some(unit_bytes);
+        member.memory = memory.filter(|memory| !memory.is_empty());
+        if member.memory.is_some() {
+            self.of_process.entry(pid).or_default().push((window, own));
         }
     }
 
     /// It is given back.
-    pub(super) fn free(&mut self, window: CommId, own: u32) -> Vec<(u32, Op)> {
+    pub(super) fn free(&mut self, window: CommId, (pid, own): (u32, u32)) -> Vec<(u32, Op)> {
+        if let Some(windows) = self.of_process.get_mut(&pid) {
+            windows.retain(|(of, _)| *of != window);
+        }
+        if let Some(uses) = self.local_uses.get_mut(&pid) {
+            uses.retain(|of| of.window != window);
+        }
         let Some(found) = self.windows.get_mut(&window) else { return Vec::new() };
         let buffers = found.members.remove(&own).map_or_else(Vec::new, |member| member.buffers);
         for active in found.active.values_mut() {
-            found.count -= active.remove(|access| access.own == own);
+            found.count -= active.remove(|access| access.by.own == own);
         }
         if found.members.is_empty() {
             self.windows.remove(&window);
@@ -313,18 +441,13 @@ impl Accesses {
         has_room
     }
 
-    /// Accesses of a process are over: whose buffers are free now is handed on.
-    pub(super) fn end(&mut self, window: CommId, own: u32, end: AccessEnd, mut freed: impl FnMut(&Op)) {
-        let Some(member) = self.member(window, own) else { return };
+    /// Accesses of a process are over: those whose buffers are free now.
+    pub(super) fn end(&mut self, window: CommId, own: u32, end: AccessEnd) -> Vec<Op> {
+        let Some(member) = self.member(window, own) else { return Vec::new() };
         let of = end.targets();
         let is_meant = |target: u32| of.is_none_or(|of| of == target);
-        member.buffers.retain(|(target, op)| {
-            let is_over = is_meant(*target);
-            if is_over {
-                freed(op);
-            }
-            !is_over
-        });
+        let over = member.buffers.extract_if(.., |(target, _)| is_meant(*target));
+        let freed = over.map(|(_, op)| op).collect();
         match end {
             AccessEnd::Fence => member.fences += 1,
             AccessEnd::Unlock(target) => member.locks.retain(|(of, _)| *of != target),
@@ -332,15 +455,19 @@ impl Accesses {
             AccessEnd::Flush(_) | AccessEnd::FlushLocal(_) => {}
         }
         // What was got has been read.
-        let is_over = |access: &OneSidedAccess| {
-            access.own == own
-                && (access.kind == WindowAccess::Get || !matches!(end, AccessEnd::FlushLocal(_)))
+        let is_over = |access: &ActiveAccess| match access.kind {
+            AccessKind::OneSided(kind) => {
+                access.by.own == own
+                    && (kind == WindowAccess::Get || !matches!(end, AccessEnd::FlushLocal(_)))
+            }
+            AccessKind::Load | AccessKind::Store => false,
         };
-        let Some(window) = self.windows.get_mut(&window) else { return };
+        let Some(window) = self.windows.get_mut(&window) else { return freed };
         let FollowedWindow { active, count, .. } = window;
         for (_, active) in active.iter_mut().filter(|(target, _)| is_meant(**target)) {
             *count -= active.remove(is_over);
         }
+        freed
     }
 
     /// A process makes an access; `rank_of`: of the target, in MPI_COMM_WORLD.
@@ -356,20 +483,81 @@ impl Accesses {
         let epoch = found.members.get(&access.own).and_then(|member| member.epoch(access.target));
         let Some((unit_bytes, epoch)) = unit_bytes.zip(epoch) else { return };
         let Some(range) = range(&access, unit_bytes) else { return };
-        if found.count >= MOST_ACTIVE {
-            found.is_lost = true;
-            found.active.clear();
+        let OneSidedAccess { own, rank, target, kind, origin, time_ns, .. } = access;
+        let by = Accessor { own, rank, origin, time_ns };
+        let new = ActiveAccess { by, kind: AccessKind::OneSided(kind), range, epoch };
+        if let Some((_, Some(unordered))) = found.begin(target, new, has_several_clocks, rank_of) {
+            self.note(unordered);
+        }
+    }
+
+    /// Whether memory of a process is in a window.
+    #[inline]
+    pub(super) fn has_memory_of(&self, pid: u32) -> bool {
+        self.of_process.get(&pid).is_some_and(|windows| !windows.is_empty())
+    }
+
+    /// A process begins to use memory of its own that may be in windows.
+    pub(super) fn begin_local(&mut self, pid: u32, op: &Op, time_ns: u64, has_several_clocks: bool) {
+        let Some(content) = op.content else { return };
+        let Some(end) = content.addr.checked_add(content.len_bytes.get()) else { return };
+        let kind = if op.sends { AccessKind::Load } else { AccessKind::Store };
+        for (window, own) in self.of_process.get(&pid).cloned().unwrap_or_default() {
+            let Some(found) = self.windows.get_mut(&window).filter(|found| !found.is_lost) else { continue };
+            let Some(member) = found.members.get(&own) else { continue };
+            let Some(range) = member.offsets(content.addr..end) else { continue };
+            let rank = op.id.call.rank;
+            let by = Accessor { own, rank, origin: op.origin, time_ns };
+            let new = ActiveAccess { by, kind, range, epoch: member.local_epoch(own) };
+            let Some((place, unordered)) = found.begin(own, new, has_several_clocks, |_| rank) else {
+                continue;
+            };
+            self.local_uses.entry(pid).or_default().push(LocalUse {
+                message: op.id,
+                window,
+                own,
+                kind,
+                place,
+            });
+            if let Some(unordered) = unordered {
+                self.note(unordered);
+            }
+        }
+    }
+
+    /// It is over.
+    #[inline]
+    pub(super) fn end_local(&mut self, pid: u32, message: MessageId) {
+        if self.local_uses.is_empty() {
             return;
         }
-        let active = found.active.entry(access.target).or_default();
-        let new = ActiveAccess { access, range, epoch };
-        let other = active.conflict(&new, has_several_clocks);
-        let unordered = other.map(|other| UnorderedAccesses::of(other, &new, rank_of(access.target)));
-        active.add(found.made, new);
-        found.made += 1;
-        found.count += 1;
-        if let Some(unordered) = unordered {
-            self.note(unordered);
+        self.end_locals(pid, |of| of.message == message);
+    }
+
+    /// Which of them are over is not known.
+    pub(super) fn forget_local(&mut self, pid: u32) {
+        self.end_locals(pid, |_| true);
+    }
+
+    /// The pid is free for another process.
+    pub(super) fn end_process(&mut self, pid: u32) {
+        self.forget_local(pid);
+        self.of_process.remove(&pid);
+    }
+
+    fn end_locals(&mut self, pid: u32, is_over: impl Fn(&LocalUse) -> bool) {
+        let Some(uses) = self.local_uses.get_mut(&pid) else { return };
+        for of in uses.extract_if(.., |of| is_over(of)) {
+            let found = self.windows.get_mut(&of.window);
+            if let Some(found) = found.filter(|found| !found.is_lost)
+                && let Some(active) = found.active.get_mut(&of.own)
+                && active.0[of.kind.number()].by_start.remove(&of.place).is_some()
+            {
+                found.count -= 1;
+            }
+        }
+        if uses.is_empty() {
+            self.local_uses.remove(&pid);
         }
     }
 
@@ -421,8 +609,7 @@ impl ActiveAccess {
     fn conflicts(&self, new: &Self, has_several_clocks: bool) -> bool {
         let is_same = self.range.start < new.range.end && new.range.start < self.range.end;
         // A process's own accesses are over when it waited for them, whatever keeps others away.
-        let is_open =
-            self.access.own == new.access.own || self.epoch.is_open_to(new.epoch, has_several_clocks);
+        let is_open = self.by.own == new.by.own || self.epoch.is_open_to(new.epoch, has_several_clocks);
         is_same && is_open
     }
 }

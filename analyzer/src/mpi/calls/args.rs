@@ -89,6 +89,12 @@ pub enum Arg {
     FreedWin,
     /// Where one is to be stored that the call makes.
     NewWin,
+    /// Memory of the caller that becomes part of a window …
+    WindowMemory,
+    /// … and how many bytes.
+    WindowBytes,
+    /// Where the address of such memory is to be stored that the call allocates.
+    NewMemory,
     /// What the program promises of its accesses to a window.
     Assertion,
     /// Rank whose memory is meant, in the window.

@@ -206,18 +206,18 @@ pub(super) const SINGLE: &[Base] = &[
     (
         "MPI_Win_create",
         makes(Members::Window, Meeting::All),
-        &[Other, Other, DisplacementUnit, Other, Comm, NewWin],
+        &[WindowMemory, WindowBytes, DisplacementUnit, Other, Comm, NewWin],
     ),
     ("MPI_Win_create_dynamic", makes(Members::Window, Meeting::All), &[Other, Comm, NewWin]),
     (
         "MPI_Win_allocate",
         makes(Members::Window, Meeting::All),
-        &[Other, DisplacementUnit, Other, Comm, Other, NewWin],
+        &[WindowBytes, DisplacementUnit, Other, Comm, NewMemory, NewWin],
     ),
     (
         "MPI_Win_allocate_shared",
         makes(Members::Window, Meeting::All),
-        &[Other, DisplacementUnit, Other, Comm, Other, NewWin],
+        &[WindowBytes, DisplacementUnit, Other, Comm, NewMemory, NewWin],
     ),
     ("MPI_Put", OneSided(WindowAccess::Put), PUT),
     ("MPI_Get", OneSided(WindowAccess::Get), PUT),

@@ -35,7 +35,13 @@ impl Follower {
     }
 
     pub(super) fn request(&mut self, call: &Call, id: CallId, begun: &Begun) {
-        let Some(handle) = self.handle(call, Arg::NewRequest, true) else { return };
+        let handle = self.handle(call, Arg::NewRequest, true);
+        let is_at_once =
+            |handle| self.builtin(call).is_some_and(|builtin| builtin.is_complete_at_once(handle));
+        if handle.is_none_or(is_at_once) {
+            begun.ops.iter().for_each(|op| self.accesses.end_local(call.pid, op.id));
+        }
+        let Some(handle) = handle else { return };
         if self.builtin(call).is_some_and(|builtin| builtin.is_complete_at_once(handle)) {
             let (message, origin) = (begun.ops.first(), origin(call));
             self.requests.add_at_once((call.pid, handle), message, origin, Origin::is_same, Op::is_alike);
@@ -61,8 +67,10 @@ impl Follower {
             is_cancelled: false,
         };
         // What had the handle before may have been completed without being seen.
-        for op in self.requests.known(call.pid, handle).flat_map(TrackedRequest::messages) {
-            self.buffers.end(call.pid, op);
+        let Self { requests, buffers, accesses, .. } = self;
+        for op in requests.known(call.pid, handle).flat_map(TrackedRequest::messages) {
+            buffers.end(call.pid, op);
+            accesses.end_local(call.pid, op.id);
         }
         request.messages().for_each(|op| self.buffers.begin(call.pid, op));
         self.requests.add(call.pid, handle, request);
@@ -72,8 +80,10 @@ impl Follower {
     pub(super) fn inquired(&mut self, call: &Call) {
         let handle = self.builtin(call).zip(call.argument(Arg::RequestItself));
         let Some(handle) = handle.map(|(builtin, word)| builtin.handle(word)) else { return };
-        for op in self.requests.known(call.pid, handle).flat_map(TrackedRequest::messages) {
-            self.buffers.end(call.pid, op);
+        let Self { requests, buffers, accesses, .. } = self;
+        for op in requests.known(call.pid, handle).flat_map(TrackedRequest::messages) {
+            buffers.end(call.pid, op);
+            accesses.end_local(call.pid, op.id);
         }
     }
 
@@ -147,7 +157,7 @@ impl Follower {
         }
         let is_cancelled = request.is_cancelled || status.is_some_and(|status| status.cancelled);
         for op in request.messages() {
-            self.buffers.end(call.pid, op);
+            self.free_buffer(call.pid, op);
             if is_cancelled {
                 self.unbuffered.forget(op.id);
             } else {
@@ -287,7 +297,7 @@ impl Follower {
         let Some(request) = self.requests.free(call.pid, handle, call.tid) else { return };
         self.free_collective(call.pid, handle);
         for op in request.messages() {
-            self.buffers.end(call.pid, op);
+            self.free_buffer(call.pid, op);
             self.unbuffered.forget(op.id);
         }
         // Nothing more will be heard of it.

@@ -162,6 +162,7 @@ impl Follower {
     pub fn end_process(&mut self, pid: u32) {
         self.requests.end(pid);
         self.buffers.end_process(pid);
+        self.accesses.end_process(pid);
         self.collective_requests.retain(|key, _| key.0 != pid);
         self.processes.remove(pid);
     }
@@ -276,6 +277,7 @@ impl Follower {
         for op in begun.ops.iter() {
             if call.row.form != Form::Persistent {
                 self.use_buffer(call, op);
+                self.use_window_memory(call.pid, op, call.begin_ns);
                 self.tell_with(|this| this.posted(op, call.begin_ns));
                 self.post(call, op);
             }
@@ -346,10 +348,12 @@ impl Follower {
             };
             // Of one that is started again its completion was not seen.
             self.buffers.end(call.pid, op);
+            self.accesses.end_local(call.pid, op.id);
             op.id = MessageId { call: id, part };
             op.content = op.content.map(|content| MessageContent { since_ns: call.begin_ns, ..content });
             let op = *op;
             self.use_buffer(call, &op);
+            self.use_window_memory(call.pid, &op, call.begin_ns);
             self.buffers.begin(call.pid, &op);
             self.tell_with(|this| this.posted(&op, call.begin_ns));
             self.post(call, &op);
@@ -508,7 +512,7 @@ impl Follower {
             }
             // What a call that failed has done is not known.
             Some(_) => self.to_lose.push(call.pid),
-            None => self.not_returned(call),
+            None => self.not_returned(call, begun),
         }
         if self.is_heard {
             let place = call.argument(Arg::Comm).and_then(|comm| self.place(call, comm));
@@ -524,10 +528,14 @@ impl Follower {
     }
 
     /// A thread made another call, and the end of this one was not seen.
-    fn not_returned(&mut self, call: &Call) {
+    fn not_returned(&mut self, call: &Call, begun: &Begun) {
+        for op in begun.ops.iter() {
+            self.accesses.end_local(call.pid, op.id);
+        }
         if matches!(call.row.does, Does::Complete { .. } | Does::Start | Does::Free | Does::Cancel) {
             self.requests.forget(call.pid);
             self.buffers.forget(call.pid);
+            self.accesses.forget_local(call.pid);
         }
         if call.row.position(Arg::Win).is_some() {
             self.buffers.forget(call.pid);
@@ -561,6 +569,7 @@ impl Follower {
                 let status = self.status(call, Arg::Status, 0);
                 for op in begun.ops.iter() {
                     self.unbuffered.complete(op.id);
+                    self.accesses.end_local(call.pid, op.id);
                     self.complete(op, status.filter(|_| !op.sends), false, (call.pid, id));
                 }
             }

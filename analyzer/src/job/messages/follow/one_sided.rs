@@ -1,5 +1,7 @@
 //! One-sided operations, and what orders them.
 
+use std::ops::Range;
+
 use super::{Follower, origin};
 use crate::job::messages::accesses::{AccessEnd, OneSidedAccess};
 use crate::job::messages::assemble::Call;
@@ -36,6 +38,10 @@ impl Follower {
             self.use_buffer(call, &op);
             if self.accesses.use_own(window, own, target, op) {
                 self.buffers.begin(call.pid, &op);
+                // Of an operation on the own memory it is known which end is which.
+                if target != own {
+                    self.use_window_memory(call.pid, &op, call.begin_ns);
+                }
             }
         }
         if let Some((displacement, len_bytes)) = self.accessed(call) {
@@ -80,15 +86,41 @@ impl Follower {
         // Displacements in a window that memory is attached to later are addresses.
         let unit_bytes = call.row.position(Arg::DisplacementUnit).map_or(Some(1), |at| call.integer(at));
         if let Some(unit_bytes) = unit_bytes {
-            self.accesses.made(window, own, unit_bytes.into());
+            let memory = self.window_memory(call);
+            self.accesses.made(window, (call.pid, own), unit_bytes.into(), memory);
         }
+    }
+
+    /// Where the caller's part of a new window is.
+    fn window_memory(&self, call: &Call) -> Option<Range<u64>> {
+        let start = match call.argument(Arg::WindowMemory) {
+            Some(start) => start,
+            None => {
+                let (words, _) = call.pointed(Arg::NewMemory, true)?.as_chunks::<8>();
+                u64::from_le_bytes(*words.first()?)
+            }
+        };
+        Some(start..start.checked_add(call.argument(Arg::WindowBytes)?)?)
+    }
+
+    /// A process begins to use memory of its own, which may be in a window.
+    pub(super) fn use_window_memory(&mut self, pid: u32, op: &Op, time_ns: u64) {
+        if self.accesses.has_memory_of(pid) {
+            self.accesses.begin_local(pid, op, time_ns, self.has_several_clocks);
+        }
+    }
+
+    /// The memory that a message or an access used is free.
+    pub(super) fn free_buffer(&mut self, pid: u32, op: &Op) {
+        self.buffers.end(pid, op);
+        self.accesses.end_local(pid, op.id);
     }
 
     /// A member has given a window back.
     pub(super) fn freed_window(&mut self, call: &Call, window: CommId, own: u32) {
         self.epochs.free(window);
-        for (_, op) in self.accesses.free(window, own) {
-            self.buffers.end(call.pid, &op);
+        for (_, op) in self.accesses.free(window, (call.pid, own)) {
+            self.free_buffer(call.pid, &op);
         }
     }
 
@@ -147,7 +179,8 @@ impl Follower {
             Does::Window(WindowSync::Epoch(EpochStep::Completes)) => AccessEnd::Complete,
             _ => return,
         };
-        let Self { accesses, buffers, .. } = self;
-        accesses.end(window, own, end, |op| buffers.end(call.pid, op));
+        for op in self.accesses.end(window, own, end) {
+            self.free_buffer(call.pid, &op);
+        }
     }
 }
