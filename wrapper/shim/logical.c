@@ -699,9 +699,20 @@ int logical_waitany(int count, MPI_Request *requests, int *index, MPI_Status *st
 
 int logical_waitsome(int count, MPI_Request *requests, int *outcount, int *indices, MPI_Status *statuses)
 {
-    int index, result = logical_waitany(count, requests, &index, status_at(statuses, 0));
-    *outcount = index == MPI_UNDEFINED ? MPI_UNDEFINED : 1;
+    // Where nothing is active there may be no room for an answer.
+    MPI_Status status;
+    MPI_Status *told = statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &status;
+    int index, result = logical_waitany(count, requests, &index, told);
+    if (index == MPI_UNDEFINED) {
+        *outcount = MPI_UNDEFINED;
+        return result;
+    }
+    *outcount = 1;
     indices[0] = index;
+    if (statuses != MPI_STATUSES_IGNORE) {
+        status.MPI_ERROR = statuses[0].MPI_ERROR;
+        statuses[0] = status;
+    }
     return in_status(0, statuses, 0, result) ? MPI_ERR_IN_STATUS : MPI_SUCCESS;
 }
 

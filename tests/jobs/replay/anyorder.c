@@ -448,6 +448,38 @@ static void by_collectives(int round)
 
 // ---- Faults ----------------------------------------------------------------------------------------------------------
 
+// Calls for nothing: no requests, requests that are none, messages with nobody. There may be no arrays then.
+static void by_nothing(int round)
+{
+    enum { NONE = 2 };
+    MPI_Request none[NONE] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    MPI_Status status, all[NONE];
+    int flags[5] = {0}, indices[NONE] = {0}, index = 0, outcounts[4] = {0};
+    MPI_Waitall(0, NULL, NULL);
+    MPI_Testall(0, NULL, &flags[0], NULL);
+    MPI_Waitany(0, NULL, &index, &status);
+    MPI_Testany(0, NULL, &index, &flags[1], &status);
+    MPI_Waitsome(0, NULL, &outcounts[0], NULL, NULL);
+    MPI_Testsome(0, NULL, &outcounts[1], NULL, NULL);
+    MPI_Waitall(NONE, none, all);
+    MPI_Testall(NONE, none, &flags[2], all);
+    MPI_Waitany(NONE, none, &index, &status);
+    MPI_Testany(NONE, none, &index, &flags[3], &status);
+    MPI_Waitsome(NONE, none, &outcounts[2], indices, all);
+    MPI_Testsome(NONE, none, &outcounts[3], indices, all);
+    MPI_Request_get_status(MPI_REQUEST_NULL, &flags[4], MPI_STATUS_IGNORE);
+    note("nothing", index == MPI_UNDEFINED, flags[0] + flags[1] + flags[2] + flags[3] + flags[4],
+         outcounts[0] == MPI_UNDEFINED && outcounts[1] == MPI_UNDEFINED,
+         outcounts[2] == MPI_UNDEFINED && outcounts[3] == MPI_UNDEFINED);
+    MPI_Irecv(&in[0], sizeof in[0], MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &none[0]);
+    MPI_Isend(&out[0], sizeof out[0], MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &none[1]);
+    MPI_Waitall(NONE, none, all);
+    MPI_Probe(MPI_PROC_NULL, 0, MPI_COMM_WORLD, &status);
+    note("nobody", all[0].MPI_SOURCE == MPI_PROC_NULL, all[0].MPI_TAG == MPI_ANY_TAG,
+         status.MPI_SOURCE == MPI_PROC_NULL, none[0] == MPI_REQUEST_NULL);
+    by_source(round);
+}
+
 static int crash_after;
 
 // A master that dies in one order of arrival.
@@ -533,7 +565,7 @@ static const struct {
     {"improbe", by_improbe},       {"persistent", by_persistent},
     {"cancel", by_cancel},         {"sendrecv", by_sendrecv},
     {"communicators", by_communicators}, {"collectives", by_collectives},
-    {"clocks", by_clocks},
+    {"nothing", by_nothing},       {"clocks", by_clocks},
     {"crash", crash},              {"hang", hang},
 };
 
