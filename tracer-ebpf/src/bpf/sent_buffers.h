@@ -122,24 +122,23 @@ struct buffers_look {
 	__u32 is_poll;	/* its requests were kept at its entry */
 };
 
-/* Which byte of the sample is the first that has changed. */
-static __always_inline __u32 first_changed(__u64 *before, __u64 *now)
+/*
+ * Which byte of the sample is the first that has changed. The word is kept in memory on the way: of a number in a register the
+ * verifier would look at all that comes after it once for each value, which took it half a second.
+ */
+static __always_inline __u32 first_changed(struct thread *th, __u64 *before, __u64 *now)
 {
+	volatile __u32 *word = &th->changed_word;
 	__u32 i;
 
-	for (i = 0; i < SAMPLE_WORDS; i++) {
-		__u64 changed = before[i] ^ now[i];
-		__u32 byte = 0;
-
-		if (!changed)
-			continue;
-		while (byte < 7 && !(changed & 0xff)) {
-			changed >>= 8;
-			byte++;
-		}
-		return 8 * i + byte;
-	}
-	return SAMPLE_WORDS * 8;
+	*word = SAMPLE_WORDS;
+	for (i = SAMPLE_WORDS; i > 0; i--)
+		if (before[i - 1] != now[i - 1])
+			*word = i - 1;
+	i = *word;
+	if (i >= SAMPLE_WORDS)
+		return SAMPLE_WORDS * 8;
+	return 8 * i + __builtin_ctzll(before[i] ^ now[i]) / 8;
 }
 
 static __always_inline void tell_changed(struct buffers_look *look, struct sent_buffer *sent, __u32 number, __u32 byte,
@@ -195,7 +194,7 @@ static long look_at_buffer(__u32 number, void *context)
 		return 0;
 	}
 	if (sent->since_ns && sample(th->sent.words, sent->buffer, sent->len_bytes)) {
-		byte = first_changed(sent->words, th->sent.words);
+		byte = first_changed(th, sent->words, th->sent.words);
 		if (byte < SAMPLE_WORDS * 8) {
 			tell_changed(look, sent, number, byte, now_ns);
 			sent->since_ns = 0; /* Once is enough. */
