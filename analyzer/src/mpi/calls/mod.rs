@@ -4,14 +4,18 @@
 //! have no part in communication, or their peers cannot be told from their arguments.
 
 mod args;
+mod does;
 mod process_calls;
+mod rows;
 mod table;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-pub use args::*;
+pub use args::Arg;
+pub use does::*;
 use process_calls::{PROCESS_CALLS, ProcessCall};
+pub use rows::*;
 
 /// By name.
 static CALLS: LazyLock<BTreeMap<String, CallRow>> = LazyLock::new(|| {

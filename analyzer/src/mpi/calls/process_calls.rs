@@ -1,7 +1,7 @@
 //! Calls that have no part in communication between ranks, but mean something for the life of their process, or wait for
 //! what is outside of the job: data.
 
-use super::args::{Does, Lifecycle, WindowSync};
+use super::does::{Does, Lifecycle, WindowSync};
 
 /// What is known of a call beside its row, if it has one.
 #[derive(Clone, Copy, Debug)]

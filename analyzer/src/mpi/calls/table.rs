@@ -3,10 +3,10 @@
 //! Of calls that have nonblocking and persistent forms the blocking one is listed; the others follow from it.
 
 use super::args::Arg::{self, *};
-use super::args::DescriptionClass::{Datatype as DatatypeClass, Operation as OperationClass};
-use super::args::Does::{self, *};
-use super::args::Group as Members;
-use super::args::{EpochStep, Grouping, LockStep, Making, Meeting, Mode, Which, WindowAccess, WindowSync};
+use super::does::DescriptionClass::{Datatype as DatatypeClass, Operation as OperationClass};
+use super::does::Does::{self, *};
+use super::does::Group as Members;
+use super::does::{EpochStep, Grouping, LockStep, Making, Meeting, Mode, Which, WindowAccess, WindowSync};
 
 /// Name, what it does, and its arguments.
 pub(super) type Base = (&'static str, Does, &'static [Arg]);
