@@ -125,6 +125,30 @@ fn accesses_of_two_ranks_between_fences_conflict_if_one_puts_and_bytes_are_the_s
 }
 
 #[test]
+fn operations_that_return_what_was_there_are_accumulations() {
+    let conflict = |function: &str| {
+        let mut job = Job::with_window();
+        job.fence(&[0, 1, 2]);
+        job.access_of(0, function, (1, 0), 8, 10);
+        let operations = [
+            ("MPI_Fetch_and_op", [0x100, 0x200, CHAR, 1, 0, 3], vec![WIN]),
+            ("MPI_Compare_and_swap", [0x100, 0x200, 0x300, CHAR, 1, 0], vec![WIN]),
+            ("MPI_Get_accumulate", [0x100, 8, CHAR, 0x200, 8, CHAR], vec![1, 0, 8, CHAR, 3, WIN]),
+        ];
+        for (line, (function, args, stack)) in (11..).zip(operations) {
+            job.begin(2, function, args, line);
+            let words: Vec<i32> = stack.iter().flat_map(|word| [*word as u32 as i32, 0]).collect();
+            job.points(2, function, STACK_ARGUMENTS, false, &words);
+            job.over(2, function, None);
+        }
+        let report = job.report();
+        conflicts(&report).iter().map(|of| of.second.function.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(conflict("MPI_Put"), ["MPI_Compare_and_swap", "MPI_Fetch_and_op", "MPI_Get_accumulate"]);
+    assert!(conflict("MPI_Accumulate").is_empty());
+}
+
+#[test]
 fn a_long_access_is_found_behind_many_short_ones() {
     let conflict = |displacement| {
         let mut job = Job::with_window();

@@ -62,13 +62,15 @@ impl Job {
     /// What an argument of a rank's last call points to.
     pub fn points(&mut self, rank: u32, function: &str, argument: u32, at_return: bool, integers: &[i32]) {
         let probe = self.t.probe(function, ProbeClass::CallResults);
-        let mut words = [0; PIECE_WORDS];
-        for (at, integer) in integers.iter().enumerate() {
-            words[at / 2] |= u64::from(integer.cast_unsigned()) << (32 * (at % 2));
-        }
         let (serial, total_bytes) = (self.serials[rank as usize], 4 * integers.len() as u32);
-        let body = Body::Values { serial, argument, total_bytes, position_bytes: 0, at_return, words };
-        self.t.record(rank, probe, body);
+        for (position_bytes, piece) in (0..).step_by(8 * PIECE_WORDS).zip(integers.chunks(2 * PIECE_WORDS)) {
+            let mut words = [0; PIECE_WORDS];
+            for (at, integer) in piece.iter().enumerate() {
+                words[at / 2] |= u64::from(integer.cast_unsigned()) << (32 * (at % 2));
+            }
+            let body = Body::Values { serial, argument, total_bytes, position_bytes, at_return, words };
+            self.t.record(rank, probe, body);
+        }
     }
 
     pub fn over(&mut self, rank: u32, function: &str, result: Option<(u32, u64)>) {

@@ -39,6 +39,20 @@ const TO_NEIGHBORS_OF_SIZES: &[Arg] = &[Buffer, Other, Other, Other, Buffer, Oth
 const FROM_NEIGHBORS_OF_SIZES: &[Arg] = &[Buffer, SendCount, Other, Buffer, Other, Other, Other, Comm];
 
 const PUT: &[Arg] = &[Buffer, Count, Datatype, Target, Displacement, TargetCount, TargetDatatype, Win];
+const GET_ACCUMULATE: &[Arg] = &[
+    Buffer,
+    Count,
+    Datatype,
+    Other,
+    Other,
+    Other,
+    Target,
+    Displacement,
+    TargetCount,
+    TargetDatatype,
+    Other,
+    Win,
+];
 const ACCUMULATE: &[Arg] =
     &[Buffer, Count, Datatype, Target, Displacement, TargetCount, TargetDatatype, Other, Win];
 
@@ -222,6 +236,17 @@ pub(super) const SINGLE: &[Base] = &[
     ("MPI_Put", OneSided(WindowAccess::Put), PUT),
     ("MPI_Get", OneSided(WindowAccess::Get), PUT),
     ("MPI_Accumulate", OneSided(WindowAccess::Accumulate), ACCUMULATE),
+    ("MPI_Get_accumulate", OneSided(WindowAccess::Accumulate), GET_ACCUMULATE),
+    (
+        "MPI_Fetch_and_op",
+        OneSided(WindowAccess::Accumulate),
+        &[Buffer, Other, Datatype, Target, Displacement, Other, Win],
+    ),
+    (
+        "MPI_Compare_and_swap",
+        OneSided(WindowAccess::Accumulate),
+        &[Buffer, Other, Other, Datatype, Target, Displacement, Win],
+    ),
     ("MPI_Win_fence", Collective, &[Assertion, Win]),
     ("MPI_Win_free", FreeCommunicator, &[FreedWin]),
     ("MPI_Win_post", epoch(EpochStep::Posts), &[Group, Other, Win]),

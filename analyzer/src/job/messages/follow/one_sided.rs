@@ -63,9 +63,11 @@ impl Follower {
     /// Where in the target's window, and how many bytes, if they are in one piece.
     fn accessed(&self, call: &Call) -> Option<(i64, u64)> {
         let process = self.processes.get(call.process);
-        let datatype = call.argument(Arg::TargetDatatype)?;
+        // One element, of one type at both sides, where they are not told apart.
+        let is_one = call.row.position(Arg::TargetCount).is_none();
+        let datatype = call.argument(if is_one { Arg::Datatype } else { Arg::TargetDatatype })?;
         let size_bytes = process.datatypes.size_bytes(process.builtin?.kind, datatype)?;
-        let count = u64::try_from(call.argument(Arg::TargetCount)? as i32).ok()?;
+        let count = if is_one { 1 } else { u64::try_from(call.argument(Arg::TargetCount)? as i32).ok()? };
         Some((call.argument(Arg::Displacement)?.cast_signed(), count.checked_mul(size_bytes)?))
     }
 
