@@ -59,6 +59,11 @@ impl Player {
         self.played.playback.thread(name)
     }
 
+    /// See [`Playback::clocks_beside_threads`](replay::Playback::clocks_beside_threads).
+    pub(crate) fn clocks_beside_threads(&mut self) -> Option<usize> {
+        self.played.playback.clocks_beside_threads()
+    }
+
     /// This thread acts from here on.
     #[inline]
     pub(crate) fn speak(&mut self, thread: usize) {

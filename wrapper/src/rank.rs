@@ -27,8 +27,8 @@ pub(crate) struct ThisRank {
     again: Option<Box<AnswerRecorder>>,
     /// Writes down messages, if they are wanted.
     pub messages: Option<Box<MessageRecorder>>,
-    /// Where threads call one at a time, clocks have a row of their own, since they are read beside calls: its numbers in what is
-    /// recorded and in what is played.
+    /// Where several threads call, clocks have a row of their own, since they are read beside calls: its numbers in what is recorded and
+    /// in what is played.
     clock_row: Option<(usize, usize)>,
     /// Those that have made calls; one for all unless these may call at the same time.
     threads: Vec<RankThread>,
@@ -273,7 +273,9 @@ impl ThisRank {
         self.end_plain_calls();
         if self.page().thread_level.load(Ordering::Relaxed) == SERIALIZED {
             let played = match &mut self.work {
-                RankWork::Replay(player) => player.thread(CLOCKS_ROW),
+                RankWork::Replay(player) => {
+                    player.clocks_beside_threads().unwrap_or_else(|| player.thread(CLOCKS_ROW))
+                }
                 _ => 0,
             };
             let recorded = self.recorder().map_or(0, |recorder| recorder.add_thread(CLOCKS_ROW));
@@ -281,8 +283,29 @@ impl ThisRank {
         } else {
             self.is_multiple = true;
             self.page().threads.store(1, Ordering::Relaxed);
+            self.add_clock_row();
             dms_threads.store(1, Ordering::Release);
         }
+    }
+
+    /// Clocks of the first thread go beside the calls of all. It takes the place of a thread, so that places and numbers in the record stay the
+    /// same.
+    fn add_clock_row(&mut self) {
+        let played = match &mut self.work {
+            RankWork::Replay(player) => player.clocks_beside_threads(),
+            _ => Some(0),
+        };
+        let Some(played) = played else { return };
+        let place = self.threads.len();
+        self.threads.push(RankThread::new(played));
+        let recorded = self.recorder().map_or(place, |recorder| recorder.add_thread(CLOCKS_ROW));
+        self.clock_row = Some((recorded, played));
+        self.page().threads.store(place as u32 + 1, Ordering::Relaxed);
+    }
+
+    /// Threads call one at a time.
+    fn is_serialized(&self) -> bool {
+        self.clock_row.is_some() && !self.is_multiple
     }
 
     /// The thread that runs acts from here on. One that has no name may not.
@@ -426,7 +449,7 @@ impl ThisRank {
     ) -> Treatment {
         self.end_plain_calls();
         let (page, place, is_multiple) = (self.page(), self.speaker, self.is_multiple);
-        let is_serialized = self.clock_row.is_some();
+        let is_serialized = self.is_serialized();
         let thread = self.thread();
         // One that was left by a jump is farther down than whoever calls now, or was another thread's.
         if thread.is_in_call_above(stack, is_serialized) {
@@ -480,7 +503,7 @@ impl ThisRank {
     /// The program reads a clock that really shows `real`: what it is to show.
     pub(crate) fn clock(&mut self, clock: u8, real: i64, stack: usize) -> i64 {
         // Within a call it is the library that asks.
-        let is_serialized = self.clock_row.is_some();
+        let is_serialized = self.is_serialized();
         let is_librarys = match plain_calls::are_on() {
             true => plain_calls::in_call().is_some_and(|outer| stack < outer),
             false => self.thread().is_in_call_above(stack, is_serialized),

@@ -4,13 +4,14 @@ mod due;
 mod row;
 mod turns;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use crate::answer::{BadRecord, CLOCKS, Mark, ReceiveEnd, RecordEntry};
 use crate::cut::RankCut;
 use crate::divergence::{AskedFor, Divergence};
 use crate::open_receives::OpenReceives;
 use crate::recording::MOST_THREADS;
+use crate::thread_name::CLOCKS_ROW;
 
 pub use due::Due;
 use row::{RecordMarks, ThreadRow, is_played};
@@ -39,6 +40,16 @@ pub struct Playback {
     answers: u64,
     /// What clocks showed last.
     clocks: [Option<i64>; CLOCKS],
+    /// What they show beside the calls of several threads.
+    beside: Option<ClocksBeside>,
+}
+
+/// Clocks that are read beside the calls of several threads: by how much each went on, in its own order. How often some are read is chance: an
+/// interpreter that waits for its lock looks how late it is.
+#[derive(Debug)]
+struct ClocksBeside {
+    row: usize,
+    due: [VecDeque<i64>; CLOCKS],
 }
 
 /// More receives are never open at once: what a record claims is not believed.
@@ -121,7 +132,20 @@ impl Playback {
         }
         let recorded = names.len();
         let clocks = [None; CLOCKS];
-        Ok(Self { rows, names, recorded, speaker: 0, turns, arrivals, posted: 0, marks, answers, clocks })
+        let beside = None;
+        Ok(Self {
+            rows,
+            names,
+            recorded,
+            speaker: 0,
+            turns,
+            arrivals,
+            posted: 0,
+            marks,
+            answers,
+            clocks,
+            beside,
+        })
     }
 
     /// The same, left where a cut says.
@@ -137,6 +161,20 @@ impl Playback {
             self.rows.push(ThreadRow::new(Vec::new(), self.marks));
             self.rows.len() - 1
         })
+    }
+
+    /// Threads may make calls at the same time from here on: the number of the row in which clocks are recorded beside them. None: the record has
+    /// none.
+    pub fn clocks_beside_threads(&mut self) -> Option<usize> {
+        let row = *self.names.get(&CLOCKS_ROW)?;
+        let mut due = [const { VecDeque::new() }; CLOCKS];
+        for (clock, went_on) in self.rows.get_mut(row)?.take_clocks() {
+            if let Some(due) = due.get_mut(usize::from(clock)) {
+                due.push_back(went_on);
+            }
+        }
+        self.beside = Some(ClocksBeside { row, due });
+        Some(row)
     }
 
     /// From here on, this thread acts: 0, or a number from [`Playback::thread`].
@@ -215,7 +253,13 @@ impl Playback {
         if self.rows[0].is_left() {
             return Ok(None);
         }
-        let Some(went_on) = self.speaks().clock(clock)? else { return Ok(None) };
+        let went_on = match &mut self.beside {
+            Some(beside) if beside.row == self.speaker => {
+                beside.due.get_mut(usize::from(clock)).and_then(VecDeque::pop_front)
+            }
+            _ => self.speaks().clock(clock)?,
+        };
+        let Some(went_on) = went_on else { return Ok(None) };
         let shows = self
             .clocks
             .get_mut(usize::from(clock))
@@ -564,6 +608,31 @@ mod tests {
             "the program reads the clock of gettimeofday(); in the record it reads that of time()"
         );
         assert_eq!(playback().end(), Err(Divergence::EndsEarly));
+    }
+
+    #[test]
+    fn beside_several_threads_each_clock_goes_on_for_itself_however_often_others_are_read() {
+        let (mut recording, mut out) = (Recording::default(), Vec::new());
+        let row = recording.add_thread(CLOCKS_ROW, &mut out);
+        for (clock, shows) in [(1, 70), (2, 5), (1, 77), (2, 9)] {
+            recording.speak(row);
+            recording.clock(clock, shows, &mut out);
+            recording.speak(0);
+            recording.answer(Answer::Yes, &mut out);
+        }
+        let mut playback = Playback::new(out.clone(), 0).expect("a record");
+        assert_eq!(playback.clocks_beside_threads(), Some(row));
+        playback.speak(row);
+        // More often than then, less often, and in another order.
+        let shown: Vec<_> = [1, 1, 1, 2].into_iter().map(|clock| playback.clock(clock)).collect();
+        assert_eq!(shown, [Ok(Some(70)), Ok(Some(77)), Ok(None), Ok(Some(5))]);
+        playback.speak(0);
+        for _ in 0..4 {
+            assert_eq!(playback.due(AskedFor::Poll, 0), Ok(Due::Answer(Answer::Yes)));
+        }
+        assert!(playback.is_over() && playback.end().is_ok());
+        let mut older = Playback::new(Vec::new(), 0).expect("a record");
+        assert_eq!(older.clocks_beside_threads(), None);
     }
 
     #[test]

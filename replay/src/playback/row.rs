@@ -147,6 +147,17 @@ impl ThreadRow {
         }
     }
 
+    /// All that clocks have shown in it, with by how much each went on: of a row that has nothing else.
+    pub(super) fn take_clocks(&mut self) -> Vec<(u8, i64)> {
+        let mut all = Vec::new();
+        while let Some(entry) = self.next() {
+            if let RecordEntry::Clock { clock, went_on } = entry {
+                all.push((clock, went_on));
+            }
+        }
+        all
+    }
+
     /// The call ends: its position in the order of all ranks' calls. None: the record has none from here on.
     ///
     /// # Errors

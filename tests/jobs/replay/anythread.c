@@ -13,6 +13,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "logged.h"
 
@@ -45,6 +46,10 @@ static void idle(struct worker *worker)
 {
     if (delay_us > 0 && roll(&worker->chance, 3) == 0)
         usleep(roll(&worker->chance, (uint32_t)delay_us));
+    // How often clocks are read is chance, as where an interpreter waits for its lock.
+    struct timespec now;
+    for (uint32_t left = roll(&worker->chance, 3); left > 0; left--)
+        clock_gettime(left == 1 ? CLOCK_MONOTONIC : CLOCK_REALTIME, &now);
 }
 
 static void say(struct worker *worker, const char *what, int a, int b, int c, int d)
