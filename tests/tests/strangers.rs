@@ -227,20 +227,22 @@ fn a_budget_pauses_and_goes_on_with_links_for_single_processes() -> Result<()> {
     let stranger = Stranger::start()?;
     let job = held(MpiImplementation::OpenMpi, "figure2", 4)?;
     job.go()?;
-    let options = ALWAYS.into_iter().chain(["--budget", "1%", "--duration", "12s"]);
+    let options = ALWAYS.into_iter().chain(["--budget", "1%"]);
     let dmscope = Dmscope::attach(job.launcher_pid()).args(options).spawn()?;
     dmscope.wait_for_alert(|finding| finding["severity"] == "warning")?;
-    let pauses =
-        |wanted: bool| dmscope.wait_for(move |event| event["budget"]["paused"] == wanted).map(|_| ());
-    pauses(true)?;
-    pauses(false)?;
+    // How soon it pauses again depends on what a burst costs on a busy machine.
+    let mut said = 0;
+    for wanted in [true, false, true] {
+        dmscope.wait_for_since(said, |event| event["budget"]["paused"] == wanted)?;
+        said = dmscope.said();
+    }
     stranger.changed()?.check()?;
+    dmscope.interrupt();
     let session = dmscope.finish()?;
     job.stop()?;
     job.finish(TIMEOUT)?.check_verdict()?;
     let statistics = &session.report()?["statistics"];
-    // How many more there are in that time depends on what each burst costs on a busy machine.
-    ensure!(statistics["pauses"].as_u64() >= Some(1), "{}", statistics["pauses"]);
+    ensure!(statistics["pauses"].as_u64() > Some(1), "{}", statistics["pauses"]);
     ensure!(statistics["strangers"]["hits"] == serde_json::json!({}), "{}", statistics["strangers"]);
     Ok(())
 }

@@ -230,8 +230,7 @@ struct thread {
 	__u32 kept_argument;
 	__u64 kept[KEPT_WORDS];
 	struct sent_buffer sent;	/* room to fill one in */
-	__u32 changed_word;
-	__u32 unused_word;
+	__u32 changed_word;	/* of what is in it */
 };
 
 struct {

@@ -124,7 +124,7 @@ struct buffers_look {
 
 /*
  * Which byte of the sample is the first that has changed. The word is kept in memory on the way: of a number in a register the
- * verifier would look at all that comes after it once for each value, which took it half a second.
+ * verifier would look at all that comes after it once for each value: 141,000 instructions instead of 25,000.
  */
 static __always_inline __u32 first_changed(struct thread *th, __u64 *before, __u64 *now)
 {

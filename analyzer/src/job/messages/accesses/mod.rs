@@ -189,7 +189,8 @@ impl Accesses {
         let Some(content) = op.content else { return };
         let Some(end) = content.addr.checked_add(content.len_bytes.get()) else { return };
         let kind = if op.sends { AccessKind::Load } else { AccessKind::Store };
-        for (window, own) in self.of_process.get(&pid).cloned().unwrap_or_default() {
+        for at in 0..self.of_process.get(&pid).map_or(0, Vec::len) {
+            let (window, own) = self.of_process[&pid][at];
             let Some(found) = self.windows.get_mut(&window).filter(|found| !found.is_lost) else { continue };
             let Some(member) = found.members.get(&own) else { continue };
             let Some(range) = member.offsets(content.addr..end) else { continue };
