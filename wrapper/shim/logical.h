@@ -2,9 +2,6 @@
 #pragma once
 #include "shim.h"
 
-// A communicator that all its ranks know by one number.
-struct comm;
-
 enum send_mode { STANDARD, SYNCHRONOUS, BUFFERED, READY };
 
 // In MPI_Init, and in MPI_Finalize.

@@ -1,4 +1,4 @@
-//! What the shim calls in deterministic runs: see `logical.c`.
+//! What the shim calls in deterministic runs: see `logical.h`.
 
 use std::ffi::{c_char, c_int, c_uint};
 use std::sync::atomic::Ordering;
