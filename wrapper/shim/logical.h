@@ -44,6 +44,11 @@ int logical_sendrecv(const void *sendbuf, MPI_Count sendcount, MPI_Datatype send
                      MPI_Status *status);
 int logical_sendrecv_replace(void *buf, MPI_Count count, MPI_Datatype type, int dest, int sendtag, int source,
                              int recvtag, MPI_Comm comm, MPI_Status *status);
+int logical_isendrecv(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, int dest, int sendtag,
+                      void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
+                      MPI_Request *request);
+int logical_isendrecv_replace(void *buf, MPI_Count count, MPI_Datatype type, int dest, int sendtag, int source,
+                              int recvtag, MPI_Comm comm, MPI_Request *request);
 // `polls`: with a flag. `message`: of a matched probe, or NULL.
 int logical_probe(int polls, int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status);
 

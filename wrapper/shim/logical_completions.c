@@ -14,12 +14,14 @@ static int complete(int is_test, MPI_Request *request, MPI_Status *status, int *
         *result = PMPI_Test(request, &flag, status);
         return 1;
     }
-    if (is_receive(at)) {
-        *result = finish(at.mpi, status);
-    } else if (!finish_or_put_off(is_test, at.mpi, status, result)) {
+    // A send first: the rest of such a request is complete or surely will be.
+    MPI_Request *send = send_of(at);
+    if (send && !finish_or_put_off(is_test, send, send == at.mpi ? status : MPI_STATUS_IGNORE, result)) {
         dms_put_off(bits);
         return 0;
     }
+    if (send != at.mpi)
+        *result = finish(at.mpi, status);
     is_over(request, bits, at);
     return 1;
 }
@@ -121,7 +123,8 @@ int logical_testall(int count, MPI_Request *requests, int *flag, MPI_Status *sta
     *flag = dms_value(0);
     for (int i = 0; *flag && i < count; i++) {
         struct active at = active_of(&requests[i]);
-        if (at.place == INACTIVE || is_receive(at) || is_complete_or_put_off(*at.mpi, &result))
+        MPI_Request *send = at.place == INACTIVE ? NULL : send_of(at);
+        if (!send || is_complete_or_put_off(*send, &result))
             continue;
         dms_put_off(bits_of(requests[i]));
         *flag = 0;
@@ -170,7 +173,8 @@ int logical_get_status(MPI_Request request, int *flag, MPI_Status *status)
     ask_requests('l', 1, &request);
     struct active at = active_of(&request);
     *flag = dms_value(0);
-    if (*flag && at.place != INACTIVE && !is_receive(at) && !is_complete_or_put_off(*at.mpi, &result)) {
+    MPI_Request *send = at.place == INACTIVE ? NULL : send_of(at);
+    if (*flag && send && !is_complete_or_put_off(*send, &result)) {
         dms_put_off(bits_of(request));
         *flag = 0;
     }

@@ -135,17 +135,67 @@ int logical_sendrecv(const void *sendbuf, MPI_Count sendcount, MPI_Datatype send
     return received != MPI_SUCCESS ? received : sent;
 }
 
+// What a call sends and then overwrites: a copy of it, to be freed.
+static int pack(const void *buf, MPI_Count count, MPI_Datatype type, MPI_Comm comm, char **copy, int *packed)
+{
+    int size = 0, result = PMPI_Pack_size((int)count, type, comm, &size);
+    *packed = 0;
+    *copy = result == MPI_SUCCESS ? malloc((size_t)(size ? size : 1)) : NULL;
+    if (!*copy)
+        return result == MPI_SUCCESS ? MPI_ERR_NO_MEM : result;
+    result = PMPI_Pack(buf, (int)count, type, *copy, size, packed, comm);
+    if (result != MPI_SUCCESS)
+        free(*copy);
+    return result;
+}
+
+int logical_isendrecv(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, int dest, int sendtag,
+                      void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
+                      MPI_Request *request)
+{
+    announce(dest, sendtag, comm);
+    dms_announced();
+    int result = logical_irecv(recvbuf, recvcount, recvtype, source, recvtag, comm, request);
+    if (result != MPI_SUCCESS)
+        return result;
+    int place = dms_request(bits_of(*request));
+    if (place < 0) {
+        // From MPI_PROC_NULL: MPI's own.
+        place = new_entry((struct entry){.state = GIVEN, .has_stand_in = 1, .mpi = *request});
+        dms_remove_request(bits_of(*request));
+        *request = stand_in();
+        dms_add_request(bits_of(*request), place, 0);
+    }
+    entries[place].sends_too = 1;
+    return post_send(STANDARD, sendbuf, sendcount, sendtype, dest, sendtag, comm, &entries[place].send);
+}
+
+int logical_isendrecv_replace(void *buf, MPI_Count count, MPI_Datatype type, int dest, int sendtag, int source,
+                              int recvtag, MPI_Comm comm, MPI_Request *request)
+{
+    int packed;
+    char *copy;
+    int result = pack(buf, count, type, comm, &copy, &packed);
+    if (result != MPI_SUCCESS)
+        return result;
+    result = logical_isendrecv(copy, packed, MPI_PACKED, dest, sendtag, buf, count, type, source, recvtag, comm,
+                               request);
+    if (result != MPI_SUCCESS)
+        free(copy);
+    else
+        entries[dms_request(bits_of(*request))].copy = copy;
+    return result;
+}
+
 int logical_sendrecv_replace(void *buf, MPI_Count count, MPI_Datatype type, int dest, int sendtag, int source,
                              int recvtag, MPI_Comm comm, MPI_Status *status)
 {
-    int size = 0, packed = 0, result = PMPI_Pack_size((int)count, type, comm, &size);
-    char *copy = result == MPI_SUCCESS ? malloc((size_t)(size ? size : 1)) : NULL;
-    if (!copy)
-        return result == MPI_SUCCESS ? MPI_ERR_NO_MEM : result;
-    result = PMPI_Pack(buf, (int)count, type, copy, size, &packed, comm);
-    if (result == MPI_SUCCESS)
-        result = logical_sendrecv(copy, packed, MPI_PACKED, dest, sendtag, buf, count, type, source, recvtag, comm,
-                                  status);
+    int packed;
+    char *copy;
+    int result = pack(buf, count, type, comm, &copy, &packed);
+    if (result != MPI_SUCCESS)
+        return result;
+    result = logical_sendrecv(copy, packed, MPI_PACKED, dest, sendtag, buf, count, type, source, recvtag, comm, status);
     free(copy);
     return result;
 }
@@ -180,7 +230,18 @@ void logical_prepare(int result, int sends, void *buf, MPI_Count count, MPI_Data
 {
     if (result != MPI_SUCCESS)
         return;
-    struct entry entry = {GIVEN, !sends, 0, 1, *request, buf, count, type, peer, tag, comm};
+    struct entry entry = {
+        .state = GIVEN,
+        .is_receive = !sends,
+        .is_persistent = 1,
+        .mpi = *request,
+        .buf = buf,
+        .count = count,
+        .type = type,
+        .peer = peer,
+        .tag = tag,
+        .comm = comm,
+    };
     int place = new_entry(entry);
     keep_type(place);
     dms_prepare(bits_of(*request), (unsigned)place);

@@ -20,6 +20,9 @@ struct entry {
     int has_stand_in;  // the program's request is another one than MPI's
     int is_persistent;
     MPI_Request mpi;
+    int sends_too;  // MPI_Isendrecv: complete when this send is as well
+    MPI_Request send;
+    void *copy;  // what is sent in place of what the receive overwrites, or NULL
     void *buf;
     MPI_Count count;
     MPI_Datatype type;  // a duplicate: the program may free its own
@@ -33,7 +36,7 @@ int new_entry(struct entry entry);
 void free_entry(int place);
 // Keeps a duplicate of its type.
 void keep_type(int place);
-// It is complete, or was never begun.
+// It is complete, given up, or was never begun.
 void forget_entry(int place);
 
 // A request that is never started, for the program to have.
@@ -50,6 +53,8 @@ struct active {
 
 struct active active_of(MPI_Request *request);
 int is_receive(struct active at);
+// What of it MPI may need others for: NULL if it only receives.
+MPI_Request *send_of(struct active at);
 // MPI has completed it.
 void is_over(MPI_Request *request, uint64_t bits, struct active at);
 

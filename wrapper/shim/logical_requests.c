@@ -79,6 +79,7 @@ void keep_type(int place)
 
 void forget_entry(int place)
 {
+    free(entries[place].copy);
     if (entries[place].is_receive)
         dms_forget_receive((unsigned)place);
     free_entry(place);
@@ -132,6 +133,13 @@ int is_receive(struct active at)
     return at.place >= 0 && entries[at.place].is_receive;
 }
 
+MPI_Request *send_of(struct active at)
+{
+    if (at.place >= 0 && entries[at.place].sends_too)
+        return &entries[at.place].send;
+    return is_receive(at) ? NULL : at.mpi;
+}
+
 int logical_request_free(MPI_Request *request)
 {
     uint64_t bits = bits_of(*request);
@@ -149,6 +157,10 @@ int logical_request_free(MPI_Request *request)
         return PMPI_Request_free(request);
     give_back(*request);
     *request = MPI_REQUEST_NULL;
+    // When MPI has sent it is not known: a copy stays.
+    if (entries[at.place].sends_too)
+        PMPI_Request_free(&entries[at.place].send);
+    entries[at.place].copy = NULL;
     if (entries[at.place].state == OPEN) {
         entries[at.place].state = FREED;
         return MPI_SUCCESS;

@@ -294,7 +294,11 @@ IRECV(_c, MPI_Count)
                               MPI_Comm comm, MPI_Request *request)                                                     \
     {                                                                                                                  \
         ENTER(Isendrecv, source, recvtag, dest);                                                                       \
-        dms_refuse(LARGE_SENDRECV);                                                                                    \
+        if (treatment == LOGICAL)                                                                                      \
+            LEAVE(logical_isendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, \
+                                    recvtag, comm, request));                                                          \
+        if (treatment == RECORD && (source == MPI_ANY_SOURCE || recvtag == MPI_ANY_TAG))                               \
+            dms_uncovered(5);                                                                                          \
         message_sends(treatment, comm, dest, sendtag, 0);                                                              \
         BEGIN_POST;                                                                                                    \
         struct posting at = posting_of(treatment, source, comm);                                                       \
@@ -308,7 +312,10 @@ IRECV(_c, MPI_Count)
                                       int recvtag, MPI_Comm comm, MPI_Request *request)                                \
     {                                                                                                                  \
         ENTER(Isendrecv_replace, source, recvtag, dest);                                                               \
-        dms_refuse(LARGE_SENDRECV);                                                                                    \
+        if (treatment == LOGICAL)                                                                                      \
+            LEAVE(logical_isendrecv_replace(buf, count, type, dest, sendtag, source, recvtag, comm, request));         \
+        if (treatment == RECORD && (source == MPI_ANY_SOURCE || recvtag == MPI_ANY_TAG))                               \
+            dms_uncovered(5);                                                                                          \
         message_sends(treatment, comm, dest, sendtag, 0);                                                              \
         BEGIN_POST;                                                                                                    \
         struct posting at = posting_of(treatment, source, comm);                                                       \

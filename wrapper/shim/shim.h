@@ -123,7 +123,7 @@ int dms_is_in_logical_run(void);
 // Not zero: reductions are done in the order of ranks.
 extern int dms_orders_reductions;
 // Ends a deterministic run, in which there is no such thing: those of `dms_uncovered`, and these.
-enum { LARGE_SENDRECV = 5, PARTITIONED = 6, FORTRAN = 7 };
+enum { PARTITIONED = 6, FORTRAN = 7 };
 void dms_refuse(unsigned what);
 int dms_group(int count, const int *ranks, int tag);
 int dms_new_comm(void);

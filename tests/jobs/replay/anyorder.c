@@ -9,7 +9,8 @@
 // ask for no status.
 //
 // The case `crash` is a master that dies of an abort if its first message of a round comes from the last rank, right behind
-// one from the last but one; the case `hang` waits for ever for a message in answer to a certain order.
+// one from the last but one; the case `hang` waits for ever for a message in answer to a certain order. `isendrecv` is not in `all`: in its
+// status MPICH 4.0 does not say what a record needs.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -391,6 +392,37 @@ static void by_sendrecv(int round)
     by_source(round);
 }
 
+// Those of MPI 4, which not every library has: sent and received by one request, completed out of order.
+static void by_isendrecv(int round)
+{
+#if MPI_VERSION >= 4
+    struct content own[MOST_RANKS];
+    for (int i = 1; i < ranks; i++) {
+        int to = (rank + i) % ranks;
+        own[i] = in[i - 1] = (struct content){rank, round, TAGS, {i}};
+        if (i % 2)
+            MPI_Isendrecv(&own[i], sizeof own[i], MPI_BYTE, to, TAGS, &in[i - 1], sizeof in[0], MPI_BYTE,
+                          MPI_ANY_SOURCE, TAGS, MPI_COMM_WORLD, &receives[i - 1]);
+        else
+            MPI_Isendrecv_replace(&in[i - 1], sizeof in[0], MPI_BYTE, to, TAGS, MPI_ANY_SOURCE, TAGS, MPI_COMM_WORLD,
+                                  &receives[i - 1]);
+    }
+    for (int left = ranks - 1; left; left--) {
+        int index, flag = 0;
+        while (round % 2 && !flag) {
+            MPI_Testany(ranks - 1, receives, &index, &flag, &statuses[0]);
+            note("test", flag, index, 0, 0);
+        }
+        if (!flag)
+            MPI_Waitany(ranks - 1, receives, &index, &statuses[0]);
+        note("index", index, 0, 0, 0);
+        // MPICH 4.0 does not say in the status whose message it was.
+        note("got", in[index].from, in[index].tag, in[index].round, in[index].rest[0]);
+    }
+#endif
+    by_source(round);
+}
+
 // Two communicators at once, one of them with the ranks backwards.
 static void by_communicators(int round)
 {
@@ -564,6 +596,7 @@ static const struct {
     {"iprobe", by_iprobe},         {"mprobe", by_mprobe},
     {"improbe", by_improbe},       {"persistent", by_persistent},
     {"cancel", by_cancel},         {"sendrecv", by_sendrecv},
+    {"isendrecv", by_isendrecv},
     {"communicators", by_communicators}, {"collectives", by_collectives},
     {"nothing", by_nothing},       {"clocks", by_clocks},
     {"crash", crash},              {"hang", hang},
@@ -607,7 +640,7 @@ int main(int argc, char **argv)
     int found = 0;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int is_untold = cases[i].receive == by_source_untold || cases[i].receive == by_waitall_untold;
-        int is_left_out = cases[i].receive == crash || cases[i].receive == hang ||
+        int is_left_out = cases[i].receive == crash || cases[i].receive == hang || cases[i].receive == by_isendrecv ||
                           (!timed && cases[i].receive == by_clocks) || (told && is_untold);
         if (strcmp(wanted, cases[i].name) && (strcmp(wanted, "all") || is_left_out))
             continue;

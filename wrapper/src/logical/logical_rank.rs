@@ -267,8 +267,15 @@ impl LogicalRank {
 
     /// A test of it is put off.
     pub(crate) fn put_off(&mut self, bits: u64) {
-        if let Some(LogicalRequest::Other { start, .. }) = self.requests.get_mut(&bits) {
-            *start = self.clock;
+        match self.requests.get_mut(&bits) {
+            Some(LogicalRequest::Other { start, .. }) => *start = self.clock,
+            // One that sends as well.
+            Some(LogicalRequest::Receive(place)) => {
+                if let Some(receive) = self.receives.get_mut(place) {
+                    receive.posted = self.clock;
+                }
+            }
+            None => {}
         }
     }
 

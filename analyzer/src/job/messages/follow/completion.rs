@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use super::Begun;
-use super::{Follower, MOST_TAKEN, Taken, integers, origin};
+use super::{Follower, MOST_TAKEN, Taken, integers, is_told, origin};
 use crate::job::messages::active_buffers::MemoryUser;
 use crate::job::messages::assemble::Call;
 use crate::job::messages::data::{Arrival, Asked, Data};
@@ -155,6 +155,7 @@ impl Follower {
             self.unbuffered.complete_collective(completed);
             self.tell(MessageEvent::CollectiveCompleted { call: completed, by });
         }
+        let status = status.filter(|_| is_told(builtin.kind, request.origin.row));
         let is_cancelled = request.is_cancelled || status.is_some_and(|status| status.cancelled);
         for op in request.messages() {
             self.free_buffer(call.pid, op);

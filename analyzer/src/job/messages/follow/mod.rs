@@ -36,10 +36,11 @@ use crate::job::messages::requests::Requests;
 use crate::job::messages::type_matching::TypeMatching;
 use crate::job::messages::unbuffered::Unbuffered;
 use crate::job::signature::Signature;
-use crate::mpi::calls::{self, Arg, Does, Envelope, Form, Meeting, WindowSync};
+use crate::mpi::calls::{self, Arg, CallRow, Does, Envelope, Form, Meeting, WindowSync};
 use crate::mpi::datatypes::Element;
 use crate::mpi::handles::{ANY_TAG, Builtin, Libraries};
 use crate::mpi::status::{self, Status};
+use crate::tape::plan::MpiKind;
 pub(crate) use ending::wanted_arguments;
 pub(crate) use lookup::{KnownMessage, KnownRequest};
 pub(crate) use pending::CollectiveCall;
@@ -403,6 +404,12 @@ impl Follower {
                 self.matching.send(comm, (own, to), op.tag, side, &mut self.pairs);
             }
             (true, _) => {}
+            // Whose message it will be nobody is told.
+            (false, None)
+                if self.builtin(call).is_some_and(|builtin| !is_told(builtin.kind, op.origin.row)) =>
+            {
+                self.matching.lose(comm, own);
+            }
             (false, source) => {
                 self.matching.receive(comm, own, source, op.tag, op.side(), &mut self.pairs);
             }
@@ -594,6 +601,11 @@ impl Follower {
 
 fn origin(call: &Call) -> Origin {
     Origin { row: call.row, return_address: call.return_address }
+}
+
+/// Whether the status of a request says what it has received. MPICH 4.0 leaves zeros for `MPI_Isendrecv`, or what the request was before.
+fn is_told(kind: MpiKind, begun_by: &CallRow) -> bool {
+    kind != MpiKind::Mpich || begun_by.does != Does::Exchange || begun_by.form == Form::Blocking
 }
 
 /// Whether a call says that a message has no content.
