@@ -138,7 +138,6 @@ fn mpi_from_python_is_clean() -> Result<()> {
     packaged("mpi4py", &packaged::python(), packaged::check_python)
 }
 
-/// Rank 0 tells the others when to stop: work of its own, which makes it differ from them and not odd.
 /// By MPICH alone: Open MPI 4 has no such call. Statuses of MPICH 4.0 do not say what was received.
 #[test]
 fn messages_sent_and_received_by_one_request_from_anybody_are_clean() -> Result<()> {
@@ -152,6 +151,7 @@ fn messages_sent_and_received_by_one_request_from_anybody_are_clean() -> Result<
     check_session("isendrecv", &session)
 }
 
+/// Rank 0 tells the others when to stop: work of its own, which makes it differ from them and not odd.
 #[test]
 fn a_ring_of_sixteen_ranks_whose_first_leads_broadcasts_is_clean() -> Result<()> {
     let job = JobSpec::own(MpiImplementation::OpenMpi, "ring")?.ranks(16).args(["--pause-us", "2000"]);

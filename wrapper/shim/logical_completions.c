@@ -1,4 +1,4 @@
-// Deterministic runs: completions. Which are due is decided by logical time, and MPI made to complete them.
+// Deterministic runs: completions, and what is given up. Which are due is decided by logical time, and MPI made to complete them.
 #include <sched.h>
 #include <stdlib.h>
 
@@ -187,4 +187,41 @@ int logical_get_status(MPI_Request request, int *flag, MPI_Status *status)
             sched_yield();
     }
     return result;
+}
+
+// In the place of a receive that was cancelled: one that MPI has cancelled.
+static int cancel_another(struct entry *entry)
+{
+    int result = PMPI_Irecv(NULL, 0, MPI_BYTE, 0, 0, silent_comm(), &entry->mpi);
+    return result == MPI_SUCCESS ? PMPI_Cancel(&entry->mpi) : result;
+}
+
+int logical_cancel(MPI_Request *request)
+{
+    struct active at = active_of(request);
+    if (at.place == INACTIVE || !is_receive(at))
+        return PMPI_Cancel(at.mpi);
+    struct entry *entry = &entries[at.place];
+    dms_ask_cancel((unsigned)at.place);
+    wait_for_answer();
+    entry = &entries[at.place];
+    if (!dms_value(0))
+        return MPI_SUCCESS;
+    if (entry->state == GIVEN) {
+        MPI_Status status;
+        int was_cancelled = 0, flag = 0, result = PMPI_Cancel(at.mpi);
+        while (result == MPI_SUCCESS && !flag)
+            result = PMPI_Request_get_status(*at.mpi, &flag, &status);
+        if (result == MPI_SUCCESS)
+            PMPI_Test_cancelled(&status, &was_cancelled);
+        if (was_cancelled)
+            dms_receive_cancelled((unsigned)at.place);
+        return result;
+    }
+    if (!entry->is_persistent)
+        PMPI_Type_free(&entry->type);
+    entry->state = GIVEN;
+    entry->has_stand_in = 1;
+    dms_receive_cancelled((unsigned)at.place);
+    return cancel_another(entry);
 }

@@ -95,11 +95,10 @@ int logical_recv(void *buf, MPI_Count count, MPI_Datatype type, int source, int 
     return result == MPI_SUCCESS ? logical_wait(&request, status) : result;
 }
 
-int logical_irecv(void *buf, MPI_Count count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
-                  MPI_Request *request)
+// The place is NONE if the request is MPI's own, of a receive that nothing is decided of.
+static int begin_receive(struct entry entry, int source, int tag, MPI_Request *request, int *place_of)
 {
-    struct entry entry = {.buf = buf, .count = count, .type = type, .comm = comm};
-    int can_be_given, place = new_receive(entry, source, tag, &can_be_given);
+    int can_be_given, place = *place_of = new_receive(entry, source, tag, &can_be_given);
     if (place == NONE)
         return post_receive(&entry, source, tag, request);
     entries[place].has_stand_in = 1;
@@ -116,6 +115,14 @@ int logical_irecv(void *buf, MPI_Count count, MPI_Datatype type, int source, int
     *request = stand_in();
     dms_add_request(bits_of(*request), place, 1);
     return MPI_SUCCESS;
+}
+
+int logical_irecv(void *buf, MPI_Count count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
+                  MPI_Request *request)
+{
+    struct entry entry = {.buf = buf, .count = count, .type = type, .comm = comm};
+    int place;
+    return begin_receive(entry, source, tag, request, &place);
 }
 
 int logical_sendrecv(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, int dest, int sendtag,
@@ -149,25 +156,32 @@ static int pack(const void *buf, MPI_Count count, MPI_Datatype type, MPI_Comm co
     return result;
 }
 
+// One request that is complete when both are.
+static int exchange(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, int dest, int sendtag,
+                    struct entry receive, int source, int recvtag, MPI_Request *request)
+{
+    int place;
+    announce(dest, sendtag, receive.comm);
+    dms_announced();
+    int result = begin_receive(receive, source, recvtag, request, &place);
+    if (result != MPI_SUCCESS)
+        return result;
+    if (place == NONE) {
+        place = new_entry((struct entry){.state = GIVEN, .has_stand_in = 1, .mpi = *request, .copy = receive.copy});
+        *request = stand_in();
+        dms_add_request(bits_of(*request), place, 0);
+    }
+    result = post_send(STANDARD, sendbuf, sendcount, sendtype, dest, sendtag, receive.comm, &entries[place].send);
+    entries[place].sends_too = result == MPI_SUCCESS;
+    return result;
+}
+
 int logical_isendrecv(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, int dest, int sendtag,
                       void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
                       MPI_Request *request)
 {
-    announce(dest, sendtag, comm);
-    dms_announced();
-    int result = logical_irecv(recvbuf, recvcount, recvtype, source, recvtag, comm, request);
-    if (result != MPI_SUCCESS)
-        return result;
-    int place = dms_request(bits_of(*request));
-    if (place < 0) {
-        // From MPI_PROC_NULL: MPI's own.
-        place = new_entry((struct entry){.state = GIVEN, .has_stand_in = 1, .mpi = *request});
-        dms_remove_request(bits_of(*request));
-        *request = stand_in();
-        dms_add_request(bits_of(*request), place, 0);
-    }
-    entries[place].sends_too = 1;
-    return post_send(STANDARD, sendbuf, sendcount, sendtype, dest, sendtag, comm, &entries[place].send);
+    struct entry receive = {.buf = recvbuf, .count = recvcount, .type = recvtype, .comm = comm};
+    return exchange(sendbuf, sendcount, sendtype, dest, sendtag, receive, source, recvtag, request);
 }
 
 int logical_isendrecv_replace(void *buf, MPI_Count count, MPI_Datatype type, int dest, int sendtag, int source,
@@ -178,13 +192,9 @@ int logical_isendrecv_replace(void *buf, MPI_Count count, MPI_Datatype type, int
     int result = pack(buf, count, type, comm, &copy, &packed);
     if (result != MPI_SUCCESS)
         return result;
-    result = logical_isendrecv(copy, packed, MPI_PACKED, dest, sendtag, buf, count, type, source, recvtag, comm,
-                               request);
-    if (result != MPI_SUCCESS)
-        free(copy);
-    else
-        entries[dms_request(bits_of(*request))].copy = copy;
-    return result;
+    // Freed with the request.
+    struct entry receive = {.buf = buf, .count = count, .type = type, .comm = comm, .copy = copy};
+    return exchange(copy, packed, MPI_PACKED, dest, sendtag, receive, source, recvtag, request);
 }
 
 int logical_sendrecv_replace(void *buf, MPI_Count count, MPI_Datatype type, int dest, int sendtag, int source,

@@ -85,7 +85,6 @@ void forget_entry(int place)
     free_entry(place);
 }
 
-// Gives MPI the receives that were decided, in this order.
 void post_decided(void)
 {
     int source, tag, place;
@@ -114,7 +113,6 @@ struct active active_of(MPI_Request *request)
     return (struct active){place, request};
 }
 
-// MPI has completed it.
 void is_over(MPI_Request *request, uint64_t bits, struct active at)
 {
     dms_remove_request(bits);
@@ -170,41 +168,4 @@ int logical_request_free(MPI_Request *request)
     if (!entries[at.place].is_receive)
         free_entry(at.place);
     return result;
-}
-
-// In the place of a receive that was cancelled: one that MPI has cancelled.
-static int cancel_another(struct entry *entry)
-{
-    int result = PMPI_Irecv(NULL, 0, MPI_BYTE, 0, 0, silent_comm(), &entry->mpi);
-    return result == MPI_SUCCESS ? PMPI_Cancel(&entry->mpi) : result;
-}
-
-int logical_cancel(MPI_Request *request)
-{
-    struct active at = active_of(request);
-    if (at.place == INACTIVE || !is_receive(at))
-        return PMPI_Cancel(at.mpi);
-    struct entry *entry = &entries[at.place];
-    dms_ask_cancel((unsigned)at.place);
-    wait_for_answer();
-    entry = &entries[at.place];
-    if (!dms_value(0))
-        return MPI_SUCCESS;
-    if (entry->state == GIVEN) {
-        MPI_Status status;
-        int was_cancelled = 0, flag = 0, result = PMPI_Cancel(at.mpi);
-        while (result == MPI_SUCCESS && !flag)
-            result = PMPI_Request_get_status(*at.mpi, &flag, &status);
-        if (result == MPI_SUCCESS)
-            PMPI_Test_cancelled(&status, &was_cancelled);
-        if (was_cancelled)
-            dms_receive_cancelled((unsigned)at.place);
-        return result;
-    }
-    if (!entry->is_persistent)
-        PMPI_Type_free(&entry->type);
-    entry->state = GIVEN;
-    entry->has_stand_in = 1;
-    dms_receive_cancelled((unsigned)at.place);
-    return cancel_another(entry);
 }
