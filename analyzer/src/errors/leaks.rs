@@ -55,6 +55,7 @@ fn severity(what: LeakKind) -> Severity {
     match what {
         LeakKind::Message => Severity::Warning,
         LeakKind::Request
+        | LeakKind::PersistentRequest
         | LeakKind::Communicator
         | LeakKind::Window
         | LeakKind::Group

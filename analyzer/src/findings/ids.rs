@@ -4,8 +4,8 @@
 //! written out here; that text is part of the output format, and a test holds it.
 
 use super::finding::{
-    AccessConflict, BufferAccess, BufferConflict, BufferUser, CallError, DatatypeMismatch, Fault, Leak,
-    Place, PotentialDeadlock,
+    AccessConflict, BufferAccess, BufferConflict, BufferUser, CallError, DatatypeMismatch, Fault, HeapFault,
+    HeapMisuse, Leak, Place, PotentialDeadlock,
 };
 use crate::job::messages::LeakKind;
 use crate::job::names::{BufferName, Kind, OpName, SiteName};
@@ -62,6 +62,7 @@ pub(crate) fn leak(left: &Leak) -> String {
     let what = match left.what {
         LeakKind::Message => "message",
         LeakKind::Request => "request",
+        LeakKind::PersistentRequest => "persistent-request",
         LeakKind::Communicator => "communicator",
         LeakKind::Window => "window",
         LeakKind::Group => "group",
@@ -76,15 +77,27 @@ pub(crate) fn buffer_conflict(found: &BufferConflict) -> String {
     let (user, place) = match &found.user {
         BufferUser::Call(call) => (call.function.as_str(), &call.place),
         BufferUser::Copy { place } => ("copy", place),
+        BufferUser::Free { place } => ("free", place),
         BufferUser::Store { seen_by, .. } => ("store", &seen_by.place),
     };
     let access = match found.access {
         BufferAccess::Read => "read",
         BufferAccess::Written => "written",
         BufferAccess::Received => "received",
+        BufferAccess::Freed => "freed",
     };
     let (request, at) = (&found.request.function, found.request.place.offset_bytes);
     format!("buffer-conflict-{request}-{at:x}-{access}-{user}-{:x}", place.offset_bytes)
+}
+
+/// Of a call that was given memory which is no block of the heap, or goes past the end of one.
+pub(crate) fn heap_misuse(found: &HeapMisuse) -> String {
+    let fault = match found.fault {
+        HeapFault::BufferOverflow => "overflow",
+        HeapFault::UseAfterFree => "use-after-free",
+    };
+    let (function, at) = (&found.call.function, found.call.place.offset_bytes);
+    format!("heap-{fault}-{function}-{at:x}-{:x}", found.allocated.offset_bytes)
 }
 
 /// Of calls that wait for each other unless messages are buffered.

@@ -109,7 +109,8 @@ impl FrequentChains {
                 if let Some(mut v) = self.violation(groups, names, odd, p, threshold, &against) {
                     let pair = (groups.get(odd), groups.get(p));
                     let is_explained = |v: &Violation| {
-                        is_of_library(job, pair.0, &v.context)
+                        is_without_messages(names, pair)
+                            || is_of_library(job, pair.0, &v.context)
                             || is_of_computation_on_stack(names, pair.0, &v.context)
                             || is_of_other_message(pair, v.common, &v.context)
                     };
@@ -358,6 +359,17 @@ fn run_in_one_process(first: &OpSymbol, then: &OpSymbol) -> bool {
 fn is_read_after_staging(first: &OpSymbol, then: &OpSymbol) -> bool {
     let stages = matches!(first.kind, Kind::Copy | Kind::Pack) && !first.crosses;
     stages && then.kind == Kind::CrossRead && then.crosses
+}
+
+/// Whether both chains are copies outside of MPI calls that stay in one process: what a program moves for itself, as when it sorts, goes the way
+/// that its data has it go.
+fn is_without_messages(names: &OpNames, (odd, frequent): (&ChainGroup, &ChainGroup)) -> bool {
+    let is_own = |(symbol, op): (&SymbolId, &OpCounts)| {
+        let parts = names.symbol_parts(*symbol);
+        let is_in_call = op.calls_not_kept > 0 || op.calls.iter().any(|(call, _)| *call != CallSiteId::NONE);
+        parts.kind == Kind::Copy && !parts.crosses && !is_in_call
+    };
+    [odd, frequent].into_iter().all(|group| group.symbols.iter().zip(&group.ops).all(is_own))
 }
 
 /// Whether the chain broke in calls that carry nothing of the program's memory, like those that make communicators: the library computes there

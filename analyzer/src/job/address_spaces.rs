@@ -120,7 +120,7 @@ impl Job {
     /// A heap block; `old` is the one that realloc gave back.
     pub(super) fn allocate(&mut self, process: usize, addr: u64, size_bytes: u64, old: u64, caller: u64) {
         if old != 0 && old != addr && (addr != 0 || size_bytes == 0) {
-            self.free(process, old);
+            self.remove_block(process, old);
         }
         if addr == 0 {
             return;
@@ -139,8 +139,18 @@ impl Job {
         }
     }
 
-    /// A heap block given back.
-    pub(super) fn free(&mut self, process: usize, addr: u64) {
+    /// A heap block given back, by a call of the allocator that returns there.
+    pub(super) fn free(&mut self, process: usize, time_ns: u64, addr: u64, return_address: u64) {
+        let kept_from_bytes = self.start.alloc_min_bytes;
+        let memory = &mut self.processes.get_mut(process).memory;
+        let private = memory.private();
+        if let Some(end) = memory.give_back(addr, (return_address, time_ns), kept_from_bytes) {
+            self.range_gone(private, addr, end);
+        }
+    }
+
+    /// One that was moved. Another thread may have got its place before that was told.
+    fn remove_block(&mut self, process: usize, addr: u64) {
         let memory = &mut self.processes.get_mut(process).memory;
         let private = memory.private();
         if let Some(end) = memory.free(addr) {

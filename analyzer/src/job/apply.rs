@@ -149,6 +149,7 @@ impl Job {
         self.totals.late_records += 1;
         let process = self.process(raw.pid());
         self.processes.get_mut(process).counts.late += 1;
+        self.heap_errors.lose(Some(process));
         self.events.push(Event::Gap(Gap::Late { time_ns: raw.time_ns() }));
     }
 
@@ -163,6 +164,9 @@ impl Job {
             (false, _) => {}
             (true, true) => self.forget_calls(process, loss.pid),
             (true, false) => self.forget_all_calls(),
+        }
+        if loss.state > 0 {
+            self.heap_errors.lose(is_rank.then_some(process));
         }
         let counts = &mut self.processes.get_mut(process).counts;
         counts.lost_movements = counts.lost_movements.saturating_add(loss.movements);
@@ -297,6 +301,20 @@ impl Job {
                 let used = MemoryUse { range: side.addr..end, access, user, time_ns: m.time_ns };
                 self.messages.use_memory(m.pid, &used);
             }
+        }
+    }
+
+    /// The program gives back a heap block, which buffers of requests may be in that are not complete.
+    fn free_buffers(&mut self, process: usize, h: &Header, addr: u64, caller: u64) {
+        if !self.messages.has_active_buffers() {
+            return;
+        }
+        let block = self.processes.get(process).memory.block_around(addr);
+        if let Some((start, end, _)) = block.filter(|(start, ..)| *start == addr) {
+            let user = MemoryUser::Free(self.site_of(process, caller));
+            let access = MemoryAccess::Frees;
+            let used = MemoryUse { range: start..end, access, user, time_ns: h.time_ns };
+            self.messages.use_memory(h.pid, &used);
         }
     }
 
@@ -449,9 +467,15 @@ impl Job {
             Body::Alloc { addr, size_bytes, old, caller }
                 if size_bytes >= self.start.alloc_min_bytes || self.is_own(process, caller) =>
             {
+                if old != 0 && old != addr {
+                    self.free_buffers(process, h, old, caller);
+                }
                 self.allocate(process, addr, size_bytes, old, caller);
             }
-            Body::Free { addr, .. } => self.free(process, addr),
+            Body::Free { addr, caller } => {
+                self.free_buffers(process, h, addr, caller);
+                self.free(process, h.time_ns, addr, caller);
+            }
             Body::Work(_) | Body::Completion { .. } => self.totals.verbs.take(body),
             Body::Endpoint { name, .. } => self.endpoints.add(name, h.pid),
             Body::Map { addr, len_bytes, offset_bytes, file, shared, exec, has_file } => {

@@ -35,7 +35,7 @@ pub(crate) struct ArrivedContent {
 }
 
 impl Job {
-    /// Whether messages have done anything with memory.
+    /// Whether messages have done anything with memory, or calls were given any.
     #[inline(always)]
     pub fn has_contents(&self) -> bool {
         self.messages.has_data()
@@ -43,6 +43,9 @@ impl Job {
 
     /// What messages have done with memory by the last record, the oldest first. Answers may make more known.
     pub fn next_content(&mut self) -> Option<ContentEvent> {
+        while let Some(call) = self.messages.next_use() {
+            self.check_heap(&call);
+        }
         Some(match self.messages.next_data()? {
             Data::Sent { number, pid, content } => {
                 let process = self.process(pid);

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::freed_blocks::{FreedBlock, FreedBlocks};
 use super::ids::SpaceId;
 use super::names::{BufferId, BufferName, HEAP_BEFORE_ATTACH, Names, STACK, SiteId, segment_pattern};
 use super::places::{AddressRange, BufferAt, PlaceCache};
@@ -66,6 +67,7 @@ pub(crate) struct Memory {
     private: SpaceId,
     regions: BTreeMap<u64, Region>,
     blocks: BTreeMap<u64, HeapBlock>,
+    freed: FreedBlocks,
     /// Start, end, space, offset of the shared ones, by start.
     shared: Vec<(u64, u64, SpaceId, u64)>,
     /// Mappings and blocks that there was no room for.
@@ -78,6 +80,7 @@ impl Memory {
             private,
             regions: BTreeMap::new(),
             blocks: BTreeMap::new(),
+            freed: FreedBlocks::default(),
             shared: Vec::new(),
             cache: PlaceCache::default(),
             refused: 0,
@@ -114,6 +117,7 @@ impl Memory {
         if new.start >= new.end {
             return Vec::new();
         }
+        self.freed.forget(new.start, new.end);
         let gone = self.remove_regions(new.start, new.end);
         if self.regions.len() >= MAX_REGIONS {
             self.refused += 1;
@@ -140,6 +144,7 @@ impl Memory {
     /// that went.
     pub fn unmap(&mut self, start: u64, end: u64) -> Vec<(SpaceId, u64)> {
         self.remove_blocks(start, end);
+        self.freed.forget(start, end);
         self.remove_regions(start, end)
     }
 
@@ -202,6 +207,7 @@ impl Memory {
     pub fn allocate(&mut self, addr: u64, size_bytes: u64, buffer: BufferId) {
         let end = addr.saturating_add(size_bytes.max(1));
         self.remove_blocks(addr, end);
+        self.freed.forget(addr, end);
         if self.blocks.len() >= MAX_BLOCKS {
             self.refused += 1;
             return;
@@ -215,6 +221,31 @@ impl Memory {
         let block = self.blocks.remove(&addr)?;
         self.cache.forget(addr, block.end);
         Some(block.end)
+    }
+
+    /// The same, by a call of the allocator that returns there; of blocks of at least so many bytes it is kept for a while.
+    pub fn give_back(
+        &mut self,
+        addr: u64,
+        (return_address, time_ns): (u64, u64),
+        kept_from_bytes: u64,
+    ) -> Option<u64> {
+        let (start, end, buffer) = self.block_around(addr).filter(|(start, ..)| *start == addr)?;
+        if end - start >= kept_from_bytes {
+            self.freed.add(FreedBlock { start, end, buffer, return_address, time_ns });
+        }
+        self.free(addr)
+    }
+
+    /// Start and end of the heap block that an address is in, and what it is called.
+    pub fn block_around(&self, addr: u64) -> Option<(u64, u64, BufferId)> {
+        let (&start, block) = self.blocks.range(..=addr).next_back()?;
+        (addr < block.end).then_some((start, block.end, block.buffer))
+    }
+
+    /// The heap block that an address was in, if nothing has been there since.
+    pub fn freed_around(&self, addr: u64) -> Option<&FreedBlock> {
+        self.freed.around(addr)
     }
 
     /// What the buffer at an address is called, and where it is.
@@ -313,12 +344,10 @@ impl Memory {
 
     /// The block or region around an address, as far as its name goes.
     fn name_range(&self, addr: u64) -> Named {
-        let below = self.blocks.range(..=addr).next_back();
-        if let Some((&start, block)) = below
-            && addr < block.end
-        {
-            return Named { start, end: block.end, buffer: block.buffer };
+        if let Some((start, end, buffer)) = self.block_around(addr) {
+            return Named { start, end, buffer };
         }
+        let below = self.blocks.range(..=addr).next_back();
         let from = below.map_or(0, |(_, b)| b.end);
         let to = self.blocks.range(addr..).next().map_or(u64::MAX, |(&s, _)| s);
         let region = self.region_range(addr);

@@ -11,6 +11,8 @@ mod contents;
 pub(crate) mod coverage;
 pub(crate) mod event;
 mod far_streams;
+mod freed_blocks;
+mod heap_errors;
 pub(crate) mod ids;
 pub(crate) mod last_calls;
 pub(crate) mod lifecycle;
@@ -39,6 +41,7 @@ use serde::{Deserialize, Serialize};
 
 use coverage::WatchedTime;
 use event::{Event, Gone};
+use heap_errors::HeapErrors;
 use ids::ThreadId;
 use last_calls::{CallEntry, CallsSeen};
 use memory::call_site;
@@ -59,6 +62,7 @@ use crate::tape::input::{CallInProgress, CodePlace, Start, StrangerCost};
 use crate::tape::wire::FileId;
 
 pub(crate) use contents::ContentEvent;
+pub(crate) use heap_errors::{HeapError, HeapFault};
 
 /// Counts of the whole session.
 #[derive(Clone, Copy, Debug, Default)]
@@ -105,6 +109,8 @@ pub(crate) struct Job {
     /// Programs and messaging libraries.
     pub own_files: FxHashSet<FileId>,
     pub messages: Messages,
+    /// Memory that calls were given which is no block of the heap, or goes past the end of one.
+    pub heap_errors: HeapErrors,
     /// Calls and messages are followed: results of calls are recorded, or somebody wants to hear of every call.
     pub follows_messages: bool,
     /// What calls answer is recorded.
@@ -149,6 +155,7 @@ impl Job {
             strangers: None,
             own_files: FxHashSet::default(),
             messages: Messages::default(),
+            heap_errors: HeapErrors::default(),
             follows_messages: false,
             records_results: false,
             may_follow_messages: true,

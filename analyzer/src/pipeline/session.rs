@@ -396,6 +396,7 @@ impl Pipeline {
             self.errors.take_changed(&self.job),
             self.hang.take_changed(&self.job),
             self.job.messages.take_mismatched(),
+            self.job.heap_errors.take_new(),
             at_end,
         ];
         if due.contains(&true) {

@@ -33,6 +33,7 @@ pub(crate) fn say(found: &BufferConflict) -> (String, Vec<String>) {
             BufferAccess::Read => "read",
             BufferAccess::Written => "overwrote",
             BufferAccess::Received => "received another message into",
+            BufferAccess::Freed => "gave back",
         };
         let bytes = match (found.used_bytes, found.buffer_bytes) {
             (used, all) if used == all => format!("all {all} bytes"),
@@ -44,6 +45,7 @@ pub(crate) fn say(found: &BufferConflict) -> (String, Vec<String>) {
     let told = match &found.user {
         BufferUser::Call(call) => used(&call_at(call)),
         BufferUser::Copy { place } => used(&format!("a copy at {}", place_text(place))),
+        BufferUser::Free { place } => used(&format!("free or realloc called at {}", place_text(place))),
         BufferUser::Store { seen_by, first_byte } => {
             next.push(format!(
                 "Look for assignments between the two calls; a watchpoint on byte {first_byte} of the buffer, set in a debugger after {}, stops at \
@@ -59,6 +61,7 @@ pub(crate) fn say(found: &BufferConflict) -> (String, Vec<String>) {
     };
     let summary = format!("{}: {told}", title(found));
     let why = match (found.receives, found.access) {
+        (_, BufferAccess::Freed) => "the memory may be something else by then",
         (false, _) => "what is sent may be the old bytes or the new ones, as it happens to come",
         (true, BufferAccess::Read) => "the data may not have come yet, and what was read be old",
         (true, BufferAccess::Written) => "the data may come before or after",

@@ -16,6 +16,7 @@ pub(crate) fn title(what: LeakKind) -> &'static str {
     match what {
         LeakKind::Message => "Unmatched send at MPI_Finalize",
         LeakKind::Request => "Request leak",
+        LeakKind::PersistentRequest => "Persistent request leak",
         LeakKind::Communicator => "Communicator leak",
         LeakKind::Window => "Window leak",
         LeakKind::Group => "Group leak",
@@ -31,6 +32,9 @@ pub(crate) fn say(left: &Leak) -> (String, Vec<String>) {
     let call = format!("{function}({arguments}) called at {}", place_text(&left.place));
     let title = title(left.what);
     match left.what {
+        LeakKind::PersistentRequest => {
+            say_handles(left, "persistent request", "MPI_Request_free", &who, &call)
+        }
         LeakKind::Communicator => say_handles(left, "communicator", "MPI_Comm_free", &who, &call),
         LeakKind::Window => say_handles(left, "window", "MPI_Win_free", &who, &call),
         LeakKind::Group => say_handles(left, "group", "MPI_Group_free", &who, &call),

@@ -5,6 +5,7 @@ pub(crate) mod buffer_conflict;
 mod chain;
 pub mod clocks;
 pub(crate) mod hang;
+pub(crate) mod heap_misuse;
 pub(crate) mod leaks;
 pub(crate) mod mismatch;
 pub mod page;

@@ -89,9 +89,14 @@ impl Finding {
                 f(&mut found.request.place);
                 match &mut found.user {
                     BufferUser::Call(call) => f(&mut call.place),
-                    BufferUser::Copy { place } => f(place),
+                    BufferUser::Copy { place } | BufferUser::Free { place } => f(place),
                     BufferUser::Store { seen_by, .. } => f(&mut seen_by.place),
                 }
+            }
+            Evidence::HeapMisuse(found) => {
+                f(&mut found.call.place);
+                f(&mut found.allocated);
+                found.freed.iter_mut().for_each(f);
             }
             Evidence::AccessConflict(found) => {
                 [&mut found.first, &mut found.second].into_iter().for_each(|call| f(&mut call.place));

@@ -5,8 +5,9 @@
 use analyzer::finding::{
     AccessConflict, BufferAccess, BufferConflict, BufferKind, BufferUser, BufferedCall, BufferedWait,
     CallError, CollectiveCounts, CollectiveMismatch, ComparedBy, DatatypeMismatch, ErrorReturned, Evidence,
-    Fault, Hang, HangGroup, Leak, LeakingRank, MessagesBetween, MismatchedGroup, MismatchedRank, Place,
-    PotentialDeadlock, REPORT_SCHEMA, Severity, StuckCall, StuckRank, StuckState, Verdict, WhoCount,
+    Fault, Hang, HangGroup, HeapFault, HeapMisuse, Leak, LeakingRank, MessagesBetween, MismatchedGroup,
+    MismatchedRank, Place, PotentialDeadlock, REPORT_SCHEMA, Severity, StuckCall, StuckRank, StuckState,
+    Verdict, WhoCount,
 };
 use analyzer::input::{End, Input, StrangerCost};
 use analyzer::messages::LeakKind;
@@ -105,6 +106,7 @@ fn names_of_values_stay_what_they_are() {
     assert_eq!(names(states), ["in_call", "outside", "stopped", "ended", "died"]);
     let kinds = [LeakKind::Message, LeakKind::Request, LeakKind::Communicator, LeakKind::Window];
     assert_eq!(names(kinds), ["message", "request", "communicator", "window"]);
+    assert_eq!(names([LeakKind::PersistentRequest]), ["persistent_request"]);
     let described = [LeakKind::Group, LeakKind::Datatype, LeakKind::Operation];
     assert_eq!(names(described), ["group", "datatype", "operation"]);
     assert_eq!(names([ComparedBy::Beginnings, ComparedBy::WholeChains]), ["beginnings", "whole_chains"]);
@@ -228,6 +230,44 @@ fn other_evidence_has_the_fields_that_it_has() {
         "targets",
     ];
     assert_eq!(keys(&accesses), of_accesses);
+    let heap = HeapMisuse {
+        call: call(),
+        fault: HeapFault::UseAfterFree,
+        access: BufferAccess::Read,
+        allocated: Place::default(),
+        freed: Some(Place::default()),
+        count: 1,
+        block_bytes: 8,
+        offset_bytes: 0,
+        len_bytes: 9,
+        beyond_bytes: 1,
+        first_ns: 9,
+        ranks: vec![Who::Rank(0)],
+    };
+    let heap = json(Evidence::HeapMisuse(Box::new(heap)));
+    assert_eq!(heap["kind"], "heap_misuse");
+    let of_heap = [
+        "access",
+        "allocated",
+        "beyond_bytes",
+        "block_bytes",
+        "call",
+        "count",
+        "fault",
+        "first_ns",
+        "freed",
+        "kind",
+        "len_bytes",
+        "offset_bytes",
+        "ranks",
+    ];
+    assert_eq!(keys(&heap), of_heap);
+    assert_eq!(
+        names([HeapFault::BufferOverflow, HeapFault::UseAfterFree]),
+        ["buffer_overflow", "use_after_free"]
+    );
+    let by_free = json(BufferUser::Free { place: Place::default() });
+    assert_eq!((&by_free["kind"], keys(&by_free)), (&json("free"), vec!["kind", "place"]));
     let by_store = json(BufferUser::Store { seen_by: call(), first_byte: 0 });
     assert_eq!((&by_store["kind"], keys(&by_store)), (&json("store"), vec!["first_byte", "kind", "seen_by"]));
     let buffer = json(Evidence::BufferConflict(Box::new(buffer)));
@@ -248,6 +288,7 @@ fn other_evidence_has_the_fields_that_it_has() {
     assert_eq!(keys(&buffer["user"]), ["kind", "place"]);
     let accesses = names([BufferAccess::Read, BufferAccess::Written, BufferAccess::Received]);
     assert_eq!(accesses, ["read", "written", "received"]);
+    assert_eq!(names([BufferAccess::Freed]), ["freed"]);
     let of_cycle = BufferedCall {
         call: call(),
         ranks: vec![Who::Rank(0)],

@@ -165,6 +165,7 @@ fn only_what_was_prepared_is_sent_again_by_a_start() {
         job.start(0, function, 1, 10, 8);
         (0..2).for_each(|_| job.with_request(0, "MPI_Start", 8));
         job.with_request(0, "MPI_Wait", 8);
+        job.with_request(0, "MPI_Request_free", 8);
         job.receive(1, 0);
         left_of(job)
     };
@@ -270,6 +271,18 @@ fn communicators_that_are_not_freed_are_told_with_the_call_that_made_them() {
     let left = &left(&report)[0];
     assert_eq!((left.what, left.function.as_str(), left.count), (LeakKind::Communicator, "MPI_Comm_dup", 2));
     assert_eq!(left.place.offset_bytes, 0x100 + 16 * 10 - 1);
+}
+
+#[test]
+fn persistent_requests_that_are_not_freed_are_told_by_the_calls_that_made_them() {
+    let mut job = Job::begun(2);
+    for (line, request) in [(10, 7), (11, 8)] {
+        job.start(0, "MPI_Send_init", 1, line, request);
+    }
+    job.with_request(0, "MPI_Request_free", 7);
+    let left = left_of(job);
+    assert_eq!((left.len(), left[0].what, left[0].count), (1, LeakKind::PersistentRequest, 1));
+    assert_eq!((&*left[0].function, left[0].place.offset_bytes), ("MPI_Send_init", 0x100 + 16 * 11 - 1));
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod broken_chains;
 mod communicators;
 mod errors;
 mod hangs;
+mod heap_misuses;
 mod hostile;
 mod json_names;
 mod leaks;

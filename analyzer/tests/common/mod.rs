@@ -112,6 +112,11 @@ impl Trace {
         self.record(rank, probe, Body::Call { return_address, args: [0; 6], nested: false });
     }
 
+    /// A rank is in no call any more.
+    pub fn leave(&mut self, rank: u32) {
+        self.context.remove(&rank);
+    }
+
     /// The call that a rank is in.
     pub fn context_of(&self, rank: u32) -> CallContext {
         self.context.get(&rank).copied().unwrap_or_default()

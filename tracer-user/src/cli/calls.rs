@@ -229,6 +229,7 @@ impl<W: Write> Printer<'_, W> {
         let what = match left.what {
             LeakKind::Message => "unmatched send",
             LeakKind::Request => "request leak",
+            LeakKind::PersistentRequest => "persistent leak",
             LeakKind::Communicator => "communicator leak",
             LeakKind::Window => "window leak",
             LeakKind::Group => "group leak",

@@ -61,7 +61,7 @@ pub(super) fn lines(recorded: &JobRecorded, tape: &str, quiet: bool) -> Vec<Stri
     }
     if ranks < size {
         lines.push(format!(
-            "{ranks} of {size} ranks were recorded: those on other nodes are with --nodes; {tape} cannot be replayed"
+            "{ranks} of {size} ranks were recorded: of the others no MPI_Init was seen, which those on other nodes have with --nodes; {tape} cannot be replayed"
         ));
     }
     for rank in &recorded.ranks {

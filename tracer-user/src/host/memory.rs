@@ -88,6 +88,11 @@ pub fn open_memory(pid: u32) -> io::Result<File> {
     File::open(format!("/proc/{pid}/mem"))
 }
 
+/// Whether a process has no memory any more: it is ending, even if its parent could not have noticed yet.
+pub fn is_gone(pid: u32) -> bool {
+    open_memory(pid).is_err_and(|error| error.raw_os_error() == Some(libc::ESRCH))
+}
+
 impl RemoteMemory for ProcessMemory {
     fn word(&self, address: u64) -> Option<u64> {
         self.left_words.set(self.left_words.get().checked_sub(1)?);

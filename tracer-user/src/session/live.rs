@@ -317,7 +317,8 @@ impl ThreadReader for LiveThreads {
                         is_cut
                     }
                     Err(reason) => {
-                        let is_over = matches!(host::processes::has_ended(pid, None), Ok(true));
+                        let is_over = matches!(host::processes::has_ended(pid, None), Ok(true))
+                            || host::memory::is_gone(pid);
                         unreadable.extend((!is_over).then_some((pid, reason)));
                         false
                     }

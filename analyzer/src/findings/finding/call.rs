@@ -98,6 +98,46 @@ pub struct BufferConflict {
     pub ranks: Vec<Who>,
 }
 
+/// An MPI call was given memory that goes past the end of a block of the heap, or that was given back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HeapMisuse {
+    /// The call.
+    pub call: StuckCall,
+    /// What is wrong with the memory.
+    pub fault: HeapFault,
+    /// What the call does with it: it reads, or writes.
+    pub access: BufferAccess,
+    /// Where the block was allocated.
+    pub allocated: Place,
+    /// Where it was given back, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub freed: Option<Place>,
+    /// How often, of all ranks.
+    pub count: u64,
+    /// Of the first time: length of the block, …
+    pub block_bytes: u64,
+    /// … where in it the memory begins, …
+    pub offset_bytes: u64,
+    /// … how much the call reads or writes, …
+    pub len_bytes: u64,
+    /// … how much of that is past the end of the block, …
+    pub beyond_bytes: u64,
+    /// … and when the call was made, CLOCK_MONOTONIC.
+    pub first_ns: u64,
+    /// Ranks that did so.
+    pub ranks: Vec<Who>,
+}
+
+/// What is wrong with memory of the heap that a call was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HeapFault {
+    /// It goes past the end of its block.
+    BufferOverflow,
+    /// Its block was given back before.
+    UseAfterFree,
+}
+
 /// Two one-sided operations on the same bytes of a window, one of which puts, and nothing orders them (MPI 4.0, 12.7); or one such, and a
 /// message or operation of the rank whose memory it is, from there or to there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -172,6 +212,11 @@ pub enum BufferUser {
         /// Where it is called.
         place: Place,
     },
+    /// A call of the allocator (`free`, `realloc`).
+    Free {
+        /// Where it is called.
+        place: Place,
+    },
     /// Code that no probe sees: what is sent was found changed.
     Store {
         /// The call that would have completed the request.
@@ -191,6 +236,8 @@ pub enum BufferAccess {
     Written,
     /// Another message is received there.
     Received,
+    /// It is given back to the allocator.
+    Freed,
 }
 
 /// Messages from one rank to another.

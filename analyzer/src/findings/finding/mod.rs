@@ -11,8 +11,8 @@ use crate::job::process::Who;
 
 pub use call::{
     AccessConflict, BufferAccess, BufferConflict, BufferUser, BufferedCall, BufferedWait, CollectiveMismatch,
-    DatatypeMismatch, ErrorReturned, Leak, LeakingRank, MessagesBetween, MismatchedGroup, MismatchedRank,
-    PotentialDeadlock,
+    DatatypeMismatch, ErrorReturned, HeapFault, HeapMisuse, Leak, LeakingRank, MessagesBetween,
+    MismatchedGroup, MismatchedRank, PotentialDeadlock,
 };
 pub use chain::{
     BufferKind, BufferView, CallView, CommonView, ComparedBy, ContextView, ExampleOp, ExampleView, GroupView,
@@ -123,6 +123,8 @@ pub enum Evidence {
     DatatypeMismatch(Box<DatatypeMismatch>),
     /// A buffer that was used before its request was complete.
     BufferConflict(Box<BufferConflict>),
+    /// An MPI call that was given memory which is no block of the heap, or goes past the end of one.
+    HeapMisuse(Box<HeapMisuse>),
     /// Accesses to memory of a window that nothing orders.
     AccessConflict(Box<AccessConflict>),
     /// Calls that wait for each other in a cycle, unless messages are buffered.

@@ -13,7 +13,6 @@ use super::ids::MessageId;
 use super::leaks::Origin;
 use super::op::Op;
 use crate::job::names::SiteId;
-use crate::mpi::calls::Does;
 use crate::tape::input::CodePlace;
 
 /// Buffers of one process that are known at once.
@@ -32,6 +31,8 @@ pub(crate) enum MemoryAccess {
     Writes,
     /// It is where a message is received.
     Receives,
+    /// It is given back to the allocator.
+    Frees,
 }
 
 impl MemoryAccess {
@@ -53,6 +54,8 @@ pub(crate) enum MemoryUser {
     Call(&'static str, u64),
     /// A copy of the program's.
     Copy(SiteId),
+    /// A call of the allocator.
+    Free(SiteId),
     /// Nobody knows which code, as this call showed, by its name and where it returns to in the process's space.
     Store(&'static str, u64),
 }
@@ -104,7 +107,7 @@ impl ActiveBuffer {
     fn of(op: &Op) -> Option<Self> {
         let content = op.content?;
         let end = content.addr.checked_add(content.len_bytes.get())?;
-        let is_message = !matches!(op.origin.row.does, Does::OneSided(_));
+        let is_message = !op.is_one_sided();
         Some(Self {
             start: content.addr,
             end,

@@ -1,6 +1,7 @@
 //! Where the content of messages is in memory: what whoever follows messages tells, and asks of, whoever follows memory.
 
 use super::ids::CommId;
+use super::leaks::Origin;
 use super::op::{MessageContent, Op};
 
 /// What a message does with memory.
@@ -17,6 +18,18 @@ pub(crate) enum Data {
     Received(Arrival),
     /// Something has been received, and nobody was told from whom.
     FromAnybody(Asked),
+}
+
+/// Memory that an MPI call reads, or that is written for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallBuffer {
+    pub pid: u32,
+    /// In MPI_COMM_WORLD.
+    pub rank: u32,
+    /// The call that was given it.
+    pub origin: Origin,
+    pub content: MessageContent,
+    pub is_written: bool,
 }
 
 /// A message that is in the receiver's memory.

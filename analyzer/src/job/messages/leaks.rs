@@ -19,6 +19,8 @@ pub enum LeakKind {
     Message,
     /// A request that was begun and never completed, freed or cancelled.
     Request,
+    /// A persistent request that was made and never freed.
+    PersistentRequest,
     /// A communicator that was made and never freed.
     Communicator,
     /// A window that was made and never freed.
@@ -52,7 +54,7 @@ pub struct Unfinished {
 
 /// The call that began something.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Origin {
+pub(crate) struct Origin {
     pub row: &'static CallRow,
     /// In the process's space.
     pub return_address: u64,

@@ -32,7 +32,7 @@ mod unbuffered;
 pub(crate) use accesses::{ConflictingAccess, UnorderedAccesses};
 pub(crate) use active_buffers::{EarlyUse, MemoryAccess, MemoryUse, MemoryUser};
 pub use assemble::Call;
-pub(crate) use data::{Arrival, Asked, Data};
+pub(crate) use data::{Arrival, Asked, CallBuffer, Data};
 pub use epochs::AwaitedCall;
 pub(crate) use follow::{CollectiveCall, KnownMessage, KnownRequest};
 pub(crate) use ids::CommId;

@@ -4,6 +4,7 @@ use std::num::NonZeroU64;
 
 use super::ids::{CommId, MessageId};
 use super::leaks::Origin;
+use crate::mpi::calls::Does;
 use crate::mpi::datatypes::Element;
 
 /// A range of a process's memory. As small as it can be: every request has one.
@@ -36,13 +37,21 @@ pub(super) struct Op {
     pub(super) element: Option<Element>,
 }
 
+/// What a send has in common with the receive that gets it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SentContent {
+    /// What whoever follows data calls it.
+    pub(super) number: NonZeroU64,
+    pub(super) len_bytes: NonZeroU64,
+}
+
 /// A send or a receive, as it waits for its other side.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Endpoint {
     pub(super) id: MessageId,
     pub(super) origin: Origin,
-    /// What whoever follows data calls it: of a send whose content is known.
-    pub(super) number: Option<NonZeroU64>,
+    /// Of a send whose content is known.
+    pub(super) sent: Option<SentContent>,
     /// Of a send: when its call was made, CLOCK_MONOTONIC.
     pub(super) since_ns: u64,
     /// What its elements are, if it has any and that is known.
@@ -61,7 +70,12 @@ impl Op {
         (self.sends, self.peer, self.tag, self.place) == (other.sends, other.peer, other.tag, other.place)
     }
 
+    /// Whether it is no message, but moves data to a window or from there.
+    pub(super) fn is_one_sided(&self) -> bool {
+        matches!(self.origin.row.does, Does::OneSided(_))
+    }
+
     pub(super) fn side(&self) -> Endpoint {
-        Endpoint { id: self.id, origin: self.origin, number: None, since_ns: 0, element: self.element }
+        Endpoint { id: self.id, origin: self.origin, sent: None, since_ns: 0, element: self.element }
     }
 }

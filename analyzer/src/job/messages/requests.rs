@@ -207,6 +207,15 @@ impl<T: Copy, O: Copy> Requests<T, O> {
         (!self.uncertain.contains(&pid)).then_some(open)
     }
 
+    /// Those of a process that can be started again and are not on their way; none if that is not certain.
+    pub fn prepared(&self, pid: u32) -> impl Iterator<Item = &TrackedRequest<T, O>> {
+        let is_certain = !self.uncertain.contains(&pid);
+        let of_process = self.all.iter().filter(move |(key, _)| is_certain && key.0 == pid);
+        of_process
+            .flat_map(|(_, same)| same.iter())
+            .filter(|request| request.is_persistent && !request.is_active)
+    }
+
     /// What a process has may not be what it seems.
     pub fn forget(&mut self, pid: u32) {
         self.all.retain(|key, _| key.0 != pid);
@@ -275,8 +284,10 @@ mod tests {
         requests.startable(1, 7, OWN).expect("it was added").is_active = true;
         assert_eq!(complete(&mut requests, OWN), Some(3));
         assert!(requests.startable(1, 7, OWN).is_some());
+        assert_eq!((requests.prepared(1).count(), requests.prepared(2).count()), (1, 0));
         requests.free(1, 7, OWN);
         assert!(requests.startable(1, 7, OWN).is_none());
+        assert_eq!(requests.prepared(1).count(), 0);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! have no part in communication, or their peers cannot be told from their arguments.
 
 mod args;
+mod buffers;
 mod does;
 mod process_calls;
 mod rows;
@@ -13,6 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 pub use args::Arg;
+pub use buffers::{BufferOf, CollectiveBuffer};
 pub use does::*;
 use process_calls::{PROCESS_CALLS, ProcessCall};
 pub use rows::*;
@@ -39,7 +41,8 @@ fn row_of(base: &table::Base, name: String, form: Form, args: Vec<Arg>) -> CallR
     }
     let used = args.iter().rposition(|arg| arg.matters()).map_or(0, |last| last + 1);
     let elements = elements(base.0, base.1, &args);
-    CallRow { name, does: base.1, form, args, first, used, elements }
+    let collective_buffers = buffers::of(base.0);
+    CallRow { name, does: base.1, form, args, first, used, elements, collective_buffers }
 }
 
 /// The datatype stands behind the count. Neighbours need to agree only with each other.

@@ -1,6 +1,7 @@
 //! An MPI call: what it does, what its arguments are, and what follows from that.
 
 use super::args::Arg;
+use super::buffers::CollectiveBuffer;
 use super::does::{Does, EpochStep, Form, LockStep, Making, Meeting, Mode, Which, WindowSync};
 
 /// A call.
@@ -20,6 +21,8 @@ pub struct CallRow {
     pub(super) used: usize,
     /// See [`CallRow::elements`].
     pub(super) elements: Option<ContentArgs>,
+    /// See [`CallRow::collective_buffers`]: of its blocking form.
+    pub(super) collective_buffers: &'static [CollectiveBuffer],
 }
 
 /// Positions of the arguments that name a message.

@@ -9,7 +9,9 @@ use crate::job::process::Who;
 use crate::present::hang::title;
 use crate::present::mismatch;
 use crate::present::text::{capitalized, counted, duration_text, who_text, who_text_and};
-use crate::present::{access_conflict, buffer_conflict, leaks, potential_deadlock, type_mismatch};
+use crate::present::{
+    access_conflict, buffer_conflict, heap_misuse, leaks, potential_deadlock, type_mismatch,
+};
 
 /// The verdict of a report.
 pub(super) fn of(report: &Report) -> PageVerdict {
@@ -47,6 +49,7 @@ fn title_and_affected(finding: &Finding) -> (String, Vec<Who>) {
         Evidence::CollectiveMismatch(found) => (mismatch::title(found), mismatch::who(found, false)),
         Evidence::DatatypeMismatch(_) => (type_mismatch::TITLE.to_owned(), Vec::new()),
         Evidence::BufferConflict(found) => (buffer_conflict::title(found).to_owned(), Vec::new()),
+        Evidence::HeapMisuse(found) => (heap_misuse::title(found.fault).to_owned(), Vec::new()),
         Evidence::AccessConflict(_) => (access_conflict::TITLE.to_owned(), Vec::new()),
         Evidence::PotentialDeadlock(_) => (potential_deadlock::TITLE.to_owned(), Vec::new()),
         Evidence::Leak(left) => (leaks::title(left.what).to_owned(), Vec::new()),

@@ -23,6 +23,7 @@ impl Views<'_> {
                 messages::MemoryUser::Call(function, _) => (Some((function, found.user_place)), None, false),
                 messages::MemoryUser::Store(function, _) => (Some((function, found.user_place)), None, true),
                 messages::MemoryUser::Copy(site) => (None, Some(site), false),
+                messages::MemoryUser::Free(site) => (None, Some(site), true),
             };
             by_calls.entry((found.function, found.place, user, found.access)).or_default().push(found);
         }
@@ -45,6 +46,7 @@ impl Views<'_> {
             user: match first.user {
                 messages::MemoryUser::Call(function, _) => BufferUser::Call(call(function, first.user_place)),
                 messages::MemoryUser::Copy(site) => BufferUser::Copy { place: self.place(site) },
+                messages::MemoryUser::Free(site) => BufferUser::Free { place: self.place(site) },
                 messages::MemoryUser::Store(function, _) => BufferUser::Store {
                     seen_by: call(function, first.user_place),
                     first_byte: first.first_byte,
@@ -54,6 +56,7 @@ impl Views<'_> {
                 messages::MemoryAccess::Reads => BufferAccess::Read,
                 messages::MemoryAccess::Writes => BufferAccess::Written,
                 messages::MemoryAccess::Receives => BufferAccess::Received,
+                messages::MemoryAccess::Frees => BufferAccess::Freed,
             },
             count: all.iter().map(|found| found.count).sum(),
             buffer_bytes: first.buffer_bytes,

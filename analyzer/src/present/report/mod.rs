@@ -5,6 +5,7 @@ mod buffer_conflicts;
 mod chains;
 mod errors;
 mod hangs;
+mod heap_misuses;
 mod nodes;
 mod potential_deadlocks;
 mod statistics;
@@ -87,6 +88,7 @@ fn findings(p: &Sources<'_>, hangs: &[&FoundHang]) -> Vec<Finding> {
         .chain(consequence)
         .chain(views.type_mismatches())
         .chain(views.buffer_conflicts())
+        .chain(views.heap_misuses())
         .chain(views.access_conflicts())
         .chain(views.potential_deadlocks())
         .chain(returned)

@@ -53,6 +53,7 @@ fn renumber(evidence: &mut Evidence) {
         Evidence::OddRank(_)
         | Evidence::DatatypeMismatch(_)
         | Evidence::BufferConflict(_)
+        | Evidence::HeapMisuse(_)
         | Evidence::AccessConflict(_)
         | Evidence::PotentialDeadlock(_)
         | Evidence::Leak(_)

@@ -25,6 +25,7 @@ impl Follower {
             return self.collectives.lose(rank);
         }
         let Some((comm, own)) = self.place_of_collective(call, rank) else { return };
+        self.use_collective_buffers(call, rank, (comm, own));
         let signature = self.signature(call, comm);
         begun.signature = Some(signature);
         begun.collective = self.enter(call, call.row, (SequenceId::of(comm.0), own), signature);

@@ -6,7 +6,7 @@ use super::Begun;
 use super::{Follower, MOST_TAKEN, Taken, integers, is_told, origin};
 use crate::job::messages::active_buffers::MemoryUser;
 use crate::job::messages::assemble::Call;
-use crate::job::messages::data::{Arrival, Asked, Data};
+use crate::job::messages::data::{Arrival, Asked, CallBuffer, Data};
 use crate::job::messages::ids::CallId;
 use crate::job::messages::ids::CommId;
 use crate::job::messages::ids::MessageId;
@@ -253,15 +253,20 @@ impl Follower {
 
     /// What a receive got is in its memory, as this process's thread was told.
     fn arrived(&mut self, op: &Op, status: Option<Status>, (pid, tid): (u32, u32)) {
-        let Some(number) = self.arriving.remove(&op.id) else { return };
+        let sent = self.arriving.remove(&op.id);
         let Some(mut content) = op.content else { return };
-        if let Some(status) = status {
-            let Some(bytes) = NonZeroU64::new(status.bytes).filter(|_| !status.cancelled) else { return };
-            content.len_bytes = content.len_bytes.min(bytes);
-        }
+        let bytes = match status {
+            Some(status) => NonZeroU64::new(status.bytes).filter(|_| !status.cancelled),
+            None => sent.map(|sent| sent.len_bytes),
+        };
+        let Some(bytes) = bytes else { return };
+        content.len_bytes = content.len_bytes.min(bytes);
+        let (rank, origin, is_written) = (op.id.call.rank, op.origin, true);
+        self.used.push_back(CallBuffer { pid, rank, origin, content, is_written });
+        let Some(sent) = sent else { return };
         let return_address = op.origin.return_address;
         self.data.push_back(Data::Received(Arrival {
-            number: number.get(),
+            number: sent.number.get(),
             pid,
             tid,
             content,
@@ -350,7 +355,7 @@ impl Follower {
             let side = Endpoint {
                 id: probe,
                 origin: origin(call),
-                number: None,
+                sent: None,
                 since_ns: call.begin_ns,
                 element: None,
             };

@@ -14,18 +14,26 @@ use crate::mpi::handles::ANY_TAG;
 impl Follower {
     /// A rank ends with MPI: whatever it has begun and not come back for will stay so.
     pub(super) fn finalize(&mut self, call: &Call, rank: u32) {
+        // What is still active then is told as a leak; its memory is given back with all else.
+        self.buffers.forget(call.pid);
         if !self.is_complete(call) || self.lost.contains(&rank) || self.ended.contains_key(&rank) {
             return;
         }
         self.ended.insert(rank, CodeMap::default());
         self.ending.push((rank, call.pid));
         let Some(open) = self.requests.open(call.pid) else { return };
-        let mut left: Vec<(Origin, Option<Op>, u64)> =
-            open.map(|request| (request.origin, request.message, 1)).collect();
+        let mut left: Vec<(LeakKind, Origin, Option<Op>, u64)> =
+            open.map(|request| (LeakKind::Request, request.origin, request.message, 1)).collect();
+        let prepared = self.requests.prepared(call.pid);
+        left.extend(
+            prepared.map(|request| (LeakKind::PersistentRequest, request.origin, request.message, 1)),
+        );
         let at_once = self.requests.open_at_once(call.pid);
-        left.extend(at_once.filter_map(|known| Some((known.origin?, known.message, known.open))));
-        left.sort_by_key(|(_, op, _)| op.map(|op| op.id));
-        for (origin, op, count) in left {
+        left.extend(
+            at_once.filter_map(|known| Some((LeakKind::Request, known.origin?, known.message, known.open))),
+        );
+        left.sort_by_key(|(_, _, op, _)| op.map(|op| op.id));
+        for (what, origin, op, count) in left {
             let named = |op: &Op| {
                 let named =
                     |number| op.place.map_or(number, |(comm, _)| self.communicators.rank(comm, number));
@@ -34,7 +42,7 @@ impl Follower {
             let mut arguments = op.map_or_else(Vec::new, |op| envelope(op.sends, named(&op), op.tag));
             let comm = op.and_then(|op| op.place).map(|(comm, _)| self.communicator_name(comm));
             arguments.extend(comm.map(|comm| ("comm", comm)));
-            self.left.add((LeakKind::Request, rank), origin, count, None, arguments);
+            self.left.add((what, rank), origin, count, None, arguments);
         }
     }
 

@@ -7,6 +7,7 @@ mod lookup;
 mod making;
 mod one_sided;
 mod pending;
+mod used_buffers;
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
@@ -16,10 +17,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::job::collectives::Collectives;
 use crate::job::memory::CodeMap;
 use crate::job::messages::accesses::Accesses;
-use crate::job::messages::active_buffers::{ActiveBuffers, MemoryAccess, MemoryUse, MemoryUser};
+use crate::job::messages::active_buffers::ActiveBuffers;
 use crate::job::messages::assemble::{Call, CallStep};
 use crate::job::messages::communicators::{Communicators, Expected};
-use crate::job::messages::data::Data;
+use crate::job::messages::data::{CallBuffer, Data};
 use crate::job::messages::epochs::Epochs;
 use crate::job::messages::few::Few;
 use crate::job::messages::groups::MpiGroups;
@@ -30,7 +31,7 @@ use crate::job::messages::leaks::{LeakKind, Origin, Tally};
 use crate::job::messages::made_objects::MadeObjects;
 use crate::job::messages::matching::{Matching, Pair};
 use crate::job::messages::message_event::{CallCommunicator, MessageEvent, MessageFacts};
-use crate::job::messages::op::{Endpoint, MessageContent, Op};
+use crate::job::messages::op::{Endpoint, MessageContent, Op, SentContent};
 use crate::job::messages::process::MpiProcesses;
 use crate::job::messages::requests::Requests;
 use crate::job::messages::type_matching::TypeMatching;
@@ -113,13 +114,15 @@ pub(super) struct Follower {
     pub is_partial: bool,
     /// What messages do with memory; nothing is noted unless somebody follows it.
     pub data: VecDeque<Data>,
+    /// Memory that calls were given; the same holds for it.
+    pub used: VecDeque<CallBuffer>,
     pub follows_data: bool,
     /// Of some message received from anybody nobody was told whose it was.
     pub asks_for_senders: bool,
     /// Messages whose content is known that were sent.
     sent: u64,
-    /// Their numbers, by the receives that have got them.
-    arriving: FxHashMap<MessageId, NonZeroU64>,
+    /// What is known of them, by the receives that have got them.
+    arriving: FxHashMap<MessageId, SentContent>,
     /// Processes of which something is found to be missing.
     pub to_lose: Vec<u32>,
     /// Room for pairs.
@@ -361,24 +364,6 @@ impl Follower {
         }
     }
 
-    /// A call is given the buffer of a message.
-    fn use_buffer(&mut self, call: &Call, op: &Op) {
-        if self.buffers.are_none() {
-            return;
-        }
-        let range = op.content.and_then(|content| {
-            let end = content.addr.checked_add(content.len_bytes.get())?;
-            Some(content.addr..end)
-        });
-        if let Some(range) = range {
-            let user = MemoryUser::Call(call.row.name.as_str(), call.return_address);
-            let access = MemoryAccess::of(op);
-            let Self { buffers, arriving, has_several_clocks, .. } = self;
-            let is_sent = |receive| *has_several_clocks || arriving.contains_key(&receive);
-            buffers.look(call.pid, &MemoryUse { range, access, user, time_ns: call.begin_ns }, is_sent);
-        }
-    }
-
     /// A collective call may be started by a handle that was not read: on which communicator is not known then.
     fn lose_unseen_starts(&mut self, call: &Call, rank: u32) {
         let started = match call.row.position(Arg::Count) {
@@ -399,8 +384,8 @@ impl Follower {
         self.unbuffered.post(op);
         match (op.sends, op.peer) {
             (true, Some(to)) if !self.is_lost(comm, to) => {
-                let number = self.sent(call, op);
-                let side = Endpoint { number, since_ns: call.begin_ns, ..op.side() };
+                let sent = self.sent(call, op);
+                let side = Endpoint { sent, since_ns: call.begin_ns, ..op.side() };
                 self.matching.send(comm, (own, to), op.tag, side, &mut self.pairs);
             }
             (true, _) => {}
@@ -417,12 +402,12 @@ impl Follower {
         self.matched();
     }
 
-    /// The number of a message whose content is known.
-    fn sent(&mut self, call: &Call, op: &Op) -> Option<NonZeroU64> {
+    /// What is known of a message whose content is.
+    fn sent(&mut self, call: &Call, op: &Op) -> Option<SentContent> {
         let content = op.content?;
         self.sent += 1;
         self.data.push_back(Data::Sent { number: self.sent, pid: call.pid, content });
-        NonZeroU64::new(self.sent)
+        Some(SentContent { number: NonZeroU64::new(self.sent)?, len_bytes: content.len_bytes })
     }
 
     fn is_lost(&self, comm: CommId, rank: u32) -> bool {
@@ -453,8 +438,8 @@ impl Follower {
         self.unbuffered.pair(send.id, receive.id);
         self.buffers.pair(receive.id, send.since_ns);
         self.tell(MessageEvent::Matched { send: send.id, receive: receive.id });
-        if let Some(number) = send.number.filter(|_| self.arriving.len() < MOST_ARRIVING) {
-            self.arriving.insert(receive.id, number);
+        if let Some(sent) = send.sent.filter(|_| self.arriving.len() < MOST_ARRIVING) {
+            self.arriving.insert(receive.id, sent);
         }
     }
 

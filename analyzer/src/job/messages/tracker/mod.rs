@@ -8,7 +8,7 @@ use rustc_hash::FxHashSet;
 
 use super::active_buffers::MemoryUse;
 use super::assemble::Assembler;
-use super::data::{Asked, Data};
+use super::data::{Asked, CallBuffer, Data};
 use super::follow::{Begun, Follower, wanted_arguments};
 use super::message_event::MessageEvent;
 use crate::job::process::Processes;
@@ -93,6 +93,11 @@ impl Messages {
     /// told: memory is not what it was.
     pub(crate) fn next_data(&mut self) -> Option<Data> {
         self.follower.data.pop_front()
+    }
+
+    /// Memory that a call was given by the last input; as for [`Messages::next_data`].
+    pub(crate) fn next_use(&mut self) -> Option<CallBuffer> {
+        self.follower.used.pop_front()
     }
 
     /// Whether any request is active whose buffer is known.
@@ -182,6 +187,7 @@ impl Messages {
     }
 
     fn forget_data(&mut self) {
+        self.follower.used.clear();
         while let Some(data) = self.next_data() {
             if let Data::FromAnybody(asked) = data {
                 self.answer(&asked, None);
@@ -218,7 +224,7 @@ impl Messages {
     /// Whether there is anything that messages have done with memory, and nobody has asked for it yet.
     #[inline(always)]
     pub(crate) fn has_data(&self) -> bool {
-        !self.follower.data.is_empty()
+        !self.follower.data.is_empty() || !self.follower.used.is_empty()
     }
 
     /// What was learnt by the last input, the oldest first.
