@@ -37,6 +37,13 @@ const ACCESSES: [(&str, [(&str, u64); 2]); 7] = [
     ("put_while_its_rank_puts_from_there", [("MPI_Put", 0), ("MPI_Put", 1)]),
 ];
 
+/// Cases of accesses that go past an end of the memory of rank 1, with what they do, how long they are, and where they begin.
+const OUTSIDE: [(&str, &str, u64, u64); 3] = [
+    ("put_outside", "written", 80, 8 * (500 - 9)),
+    ("got_outside", "read", 80, 8 * 510),
+    ("added_outside", "written", 8, 8 * 500),
+];
+
 fn told(library: MpiImplementation, arguments: &[&str]) -> Result<Vec<Value>> {
     told_of("buffers", 2, library, arguments)
 }
@@ -46,7 +53,8 @@ fn told_of(job: &str, ranks: usize, library: MpiImplementation, arguments: &[&st
     let session = Dmscope::run(&job).args(["--returns", "all", "--budget", "none"]).finish()?;
     let findings = session.report()?["findings"].as_array().context("findings")?.clone();
     let is_wanted = |finding: &Value| {
-        matches!(finding["evidence"]["kind"].as_str(), Some("buffer_conflict" | "access_conflict"))
+        let kind = finding["evidence"]["kind"].as_str();
+        matches!(kind, Some("buffer_conflict" | "access_conflict" | "outside_window"))
     };
     Ok(findings.into_iter().filter(is_wanted).collect())
 }
@@ -135,10 +143,33 @@ fn accesses_to_the_same_memory_of_a_window_that_nothing_orders_are_told_with_bot
 }
 
 #[test]
+fn accesses_outside_of_the_memory_in_a_window_are_told() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        for (case, access, len_bytes, offset_bytes) in OUTSIDE {
+            let name = format!("{} {case}", library.name());
+            let found = told_of("accesses", 3, library, &[case]).with_context(|| name.clone())?;
+            ensure!(found.len() == 1 && found[0]["severity"] == "warning", "{name}: {found:#?}");
+            eprintln!("{name}: {}", found[0]["summary"]);
+            let evidence = &found[0]["evidence"];
+            ensure!(evidence["access"] == access && evidence["window_bytes"] == 4000, "{name}: {evidence:#}");
+            ensure!(
+                evidence["len_bytes"] == len_bytes && evidence["offset_bytes"] == offset_bytes,
+                "{name}: {evidence:#}"
+            );
+            ensure!(evidence["target"] == serde_json::json!({"rank": 1}), "{name}: {evidence:#}");
+            let line = frame(&evidence["call"]["place"]).map(|(_, _, line)| line);
+            ensure!(line == Some(marked_in("accesses", case, "outside")?), "{name}: {evidence:#}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn of_accesses_that_are_in_order_nothing_is_told() -> Result<()> {
     for library in MpiImplementation::ALL {
-        let twins = ACCESSES.iter().map(|(case, _)| vec![*case, "--right"]);
-        for arguments in twins.chain([vec!["ordered"]]) {
+        let outside = OUTSIDE.iter().map(|(case, ..)| *case);
+        let cases = ACCESSES.iter().map(|(case, _)| *case).chain(outside);
+        for arguments in cases.map(|case| vec![case, "--right"]).chain([vec!["ordered"]]) {
             let found = told_of("accesses", 3, library, &arguments)?;
             ensure!(found.is_empty(), "{} {arguments:?}: {found:#?}", library.name());
         }

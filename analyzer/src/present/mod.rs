@@ -8,6 +8,7 @@ pub(crate) mod hang;
 pub(crate) mod heap_misuse;
 pub(crate) mod leaks;
 pub(crate) mod mismatch;
+pub(crate) mod outside_window;
 pub mod page;
 mod potential_deadlock;
 pub mod render;

@@ -227,6 +227,7 @@ pub fn finding(f: &Finding, style: Style) -> String {
         Evidence::ErrorReturned(_)
         | Evidence::BufferConflict(_)
         | Evidence::HeapMisuse(_)
+        | Evidence::OutsideWindow(_)
         | Evidence::AccessConflict(_)
         | Evidence::PotentialDeadlock(_) => {}
     }

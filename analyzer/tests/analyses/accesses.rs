@@ -1,7 +1,10 @@
 //! One-sided operations on the same bytes of a window that nothing orders, and buffers that they use. The library is MPICH.
 
 use crate::common::calls::{CHAR, Job, POINTER, TAG, WORLD};
-use analyzer::finding::{AccessConflict, BufferConflict, Evidence, Report, Severity};
+use analyzer::finding::{
+    AccessConflict, BufferAccess, BufferConflict, Evidence, OutsideWindow, Report, Severity,
+};
+use analyzer::process::Who;
 use analyzer::wire::STACK_ARGUMENTS;
 
 const WIN: u64 = 0xa000_0000;
@@ -90,6 +93,36 @@ fn buffers(report: &Report) -> Vec<(Severity, BufferConflict)> {
         _ => None,
     });
     found.collect()
+}
+
+/// What is told of ten bytes from there on, in a window of 800 bytes that are counted in elements of eight.
+fn outside(function: &str, displacement: i64) -> Vec<OutsideWindow> {
+    let mut job = Job::with_window();
+    job.fence(&[0, 1, 2]);
+    job.access(0, function, 1, displacement.cast_unsigned(), 10);
+    job.fence(&[0, 1, 2]);
+    let report = job.report();
+    let found = report.findings.iter().filter_map(|finding| match &finding.evidence {
+        Evidence::OutsideWindow(found) => Some((**found).clone()),
+        _ => None,
+    });
+    found.collect()
+}
+
+#[test]
+fn an_access_past_an_end_of_the_targets_memory_is_told() {
+    assert!([0, 50, 98].into_iter().all(|displacement| outside("MPI_Put", displacement).is_empty()));
+    for (function, displacement, access) in [
+        ("MPI_Put", 99, BufferAccess::Written),
+        ("MPI_Accumulate", 1000, BufferAccess::Written),
+        ("MPI_Get", -1, BufferAccess::Read),
+    ] {
+        let found = outside(function, displacement);
+        let [found] = &found[..] else { panic!("{function} {displacement}: {found:#?}") };
+        assert_eq!((&*found.call.function, found.access, found.target), (function, access, Who::Rank(1)));
+        assert_eq!((found.window_bytes, found.len_bytes, found.offset_bytes), (800, 10, 8 * displacement));
+        assert_eq!((found.count, &found.ranks[..]), (1, &[Who::Rank(0)][..]));
+    }
 }
 
 /// Whether something is said of what two ranks do between fences.

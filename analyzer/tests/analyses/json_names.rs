@@ -6,8 +6,8 @@ use analyzer::finding::{
     AccessConflict, BufferAccess, BufferConflict, BufferKind, BufferUser, BufferedCall, BufferedWait,
     CallError, CollectiveCounts, CollectiveMismatch, ComparedBy, DatatypeMismatch, ErrorReturned, Evidence,
     Fault, Hang, HangGroup, HeapFault, HeapMisuse, Leak, LeakingRank, MessagesBetween, MismatchedGroup,
-    MismatchedRank, Place, PotentialDeadlock, REPORT_SCHEMA, Severity, StuckCall, StuckRank, StuckState,
-    Verdict, WhoCount,
+    MismatchedRank, OutsideWindow, Place, PotentialDeadlock, REPORT_SCHEMA, Severity, StuckCall, StuckRank,
+    StuckState, Verdict, WhoCount,
 };
 use analyzer::input::{End, Input, StrangerCost};
 use analyzer::messages::LeakKind;
@@ -268,6 +268,32 @@ fn other_evidence_has_the_fields_that_it_has() {
     );
     let by_free = json(BufferUser::Free { place: Place::default() });
     assert_eq!((&by_free["kind"], keys(&by_free)), (&json("free"), vec!["kind", "place"]));
+    let outside = OutsideWindow {
+        call: call(),
+        access: BufferAccess::Written,
+        count: 1,
+        target: Who::Rank(1),
+        window_bytes: 8,
+        offset_bytes: -8,
+        len_bytes: 8,
+        first_ns: 9,
+        ranks: vec![Who::Rank(0)],
+    };
+    let outside = json(Evidence::OutsideWindow(Box::new(outside)));
+    assert_eq!(outside["kind"], "outside_window");
+    let of_outside = [
+        "access",
+        "call",
+        "count",
+        "first_ns",
+        "kind",
+        "len_bytes",
+        "offset_bytes",
+        "ranks",
+        "target",
+        "window_bytes",
+    ];
+    assert_eq!(keys(&outside), of_outside);
     let by_store = json(BufferUser::Store { seen_by: call(), first_byte: 0 });
     assert_eq!((&by_store["kind"], keys(&by_store)), (&json("store"), vec!["first_byte", "kind", "seen_by"]));
     let buffer = json(Evidence::BufferConflict(Box::new(buffer)));

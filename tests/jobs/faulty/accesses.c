@@ -23,6 +23,49 @@ static void go_on(void)
         MPI_Recv(NULL, 0, MPI_CHAR, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
+// A window of the first half of the memory.
+static MPI_Win half(void)
+{
+    MPI_Win of;
+    MPI_Win_create(memory, sizeof(memory) / 2, sizeof(double), MPI_INFO_NULL, MPI_COMM_WORLD, &of);
+    MPI_Win_fence(0, of);
+    return of;
+}
+
+static void give_back(MPI_Win of)
+{
+    MPI_Win_fence(0, of);
+    MPI_Win_free(&of);
+}
+
+static void put_outside(void)
+{
+    MPI_Win of = half();
+    if (rank == 0)
+        MPI_Put(own, 10, MPI_DOUBLE, 1, COUNT / 2 - (is_right ? 10 : 9), 10, MPI_DOUBLE, of); // outside
+    give_back(of);
+}
+
+static void got_outside(void)
+{
+    MPI_Win of = half();
+    if (rank == 0)
+        MPI_Get(own, 10, MPI_DOUBLE, 1, is_right ? 0 : COUNT / 2 + 10, 10, MPI_DOUBLE, of); // outside
+    give_back(of);
+}
+
+static void added_outside(void)
+{
+    MPI_Win of = half();
+    if (rank == 0) {
+        MPI_Win_fence(0, of);
+        MPI_Accumulate(own, 1, MPI_DOUBLE, 1, is_right ? 0 : COUNT / 2, 1, MPI_DOUBLE, MPI_SUM, of); // outside
+    } else {
+        MPI_Win_fence(0, of);
+    }
+    give_back(of);
+}
+
 static void put_by_two_between_fences(void)
 {
     MPI_Win_fence(0, win);
@@ -196,6 +239,9 @@ static const struct {
     const char *name;
     void (*run)(void);
 } cases[] = {
+    {"put_outside", put_outside},
+    {"got_outside", got_outside},
+    {"added_outside", added_outside},
     {"put_by_two_between_fences", put_by_two_between_fences},
     {"put_and_got_between_fences", put_and_got_between_fences},
     {"put_by_two_with_shared_locks", put_by_two_with_shared_locks},

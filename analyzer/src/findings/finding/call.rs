@@ -138,6 +138,29 @@ pub enum HeapFault {
     UseAfterFree,
 }
 
+/// A one-sided operation goes past an end of the memory that its target has in the window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OutsideWindow {
+    /// The call.
+    pub call: StuckCall,
+    /// What it does with the memory: it reads, or writes.
+    pub access: BufferAccess,
+    /// How often, of all ranks.
+    pub count: u64,
+    /// Of the first time: whose memory it was, …
+    pub target: Who,
+    /// … how much of it is in the window, …
+    pub window_bytes: u64,
+    /// … where in the window the access begins, …
+    pub offset_bytes: i64,
+    /// … how long it is, …
+    pub len_bytes: u64,
+    /// … and when the call was made, CLOCK_MONOTONIC.
+    pub first_ns: u64,
+    /// Ranks that did so.
+    pub ranks: Vec<Who>,
+}
+
 /// Two one-sided operations on the same bytes of a window, one of which puts, and nothing orders them (MPI 4.0, 12.7); or one such, and a
 /// message or operation of the rank whose memory it is, from there or to there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -12,7 +12,7 @@ use crate::job::process::Who;
 pub use call::{
     AccessConflict, BufferAccess, BufferConflict, BufferUser, BufferedCall, BufferedWait, CollectiveMismatch,
     DatatypeMismatch, ErrorReturned, HeapFault, HeapMisuse, Leak, LeakingRank, MessagesBetween,
-    MismatchedGroup, MismatchedRank, PotentialDeadlock,
+    MismatchedGroup, MismatchedRank, OutsideWindow, PotentialDeadlock,
 };
 pub use chain::{
     BufferKind, BufferView, CallView, CommonView, ComparedBy, ContextView, ExampleOp, ExampleView, GroupView,
@@ -125,6 +125,8 @@ pub enum Evidence {
     BufferConflict(Box<BufferConflict>),
     /// An MPI call that was given memory which is no block of the heap, or goes past the end of one.
     HeapMisuse(Box<HeapMisuse>),
+    /// A one-sided operation that goes past an end of its target's memory.
+    OutsideWindow(Box<OutsideWindow>),
     /// Accesses to memory of a window that nothing orders.
     AccessConflict(Box<AccessConflict>),
     /// Calls that wait for each other in a cycle, unless messages are buffered.

@@ -29,7 +29,7 @@ mod tracker;
 mod type_matching;
 mod unbuffered;
 
-pub(crate) use accesses::{ConflictingAccess, UnorderedAccesses};
+pub(crate) use accesses::{ConflictingAccess, OutsideAccess, UnorderedAccesses};
 pub(crate) use active_buffers::{EarlyUse, MemoryAccess, MemoryUse, MemoryUser};
 pub use assemble::Call;
 pub(crate) use data::{Arrival, Asked, CallBuffer, Data};

@@ -7,6 +7,7 @@ mod errors;
 mod hangs;
 mod heap_misuses;
 mod nodes;
+mod outside_windows;
 mod potential_deadlocks;
 mod statistics;
 mod type_mismatches;
@@ -89,6 +90,7 @@ fn findings(p: &Sources<'_>, hangs: &[&FoundHang]) -> Vec<Finding> {
         .chain(views.type_mismatches())
         .chain(views.buffer_conflicts())
         .chain(views.heap_misuses())
+        .chain(views.outside_windows())
         .chain(views.access_conflicts())
         .chain(views.potential_deadlocks())
         .chain(returned)

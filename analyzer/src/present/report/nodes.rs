@@ -54,6 +54,7 @@ fn renumber(evidence: &mut Evidence) {
         | Evidence::DatatypeMismatch(_)
         | Evidence::BufferConflict(_)
         | Evidence::HeapMisuse(_)
+        | Evidence::OutsideWindow(_)
         | Evidence::AccessConflict(_)
         | Evidence::PotentialDeadlock(_)
         | Evidence::Leak(_)

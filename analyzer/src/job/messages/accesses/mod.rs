@@ -2,10 +2,12 @@
 //!
 //! An access is active from the call that makes it to the end of its epoch, or to a flush. Two that are active at the same time conflict if
 //! they are to the same bytes of a target and one of them puts, unless both accumulate or the target is locked for one alone. So do an access
-//! and a use of that memory by the target itself: in a message, or in an access to the memory of others.
+//! and a use of that memory by the target itself: in a message, or in an access to the memory of others. And which of them are not within the
+//! memory that the target has in the window.
 
 mod access;
 mod found;
+mod outside;
 mod window;
 
 use std::collections::BTreeMap;
@@ -21,6 +23,8 @@ use crate::tape::input::CodePlace;
 pub(super) use access::OneSidedAccess;
 use access::{AccessKind, Accessor, ActiveAccess};
 pub(crate) use found::{ConflictingAccess, UnorderedAccesses};
+pub(crate) use outside::OutsideAccess;
+use outside::OutsideAccesses;
 pub(super) use window::AccessEnd;
 use window::{FollowedWindow, MOST_ACTIVE, WindowMember};
 
@@ -48,6 +52,7 @@ pub(crate) struct Accesses {
     /// What processes do themselves with such memory, by pid.
     local_uses: FxHashMap<u32, Vec<LocalUse>>,
     found: BTreeMap<(u32, [(u32, u64); 2]), UnorderedAccesses>,
+    outside: OutsideAccesses,
     /// Something was missed: it may have ordered what is seen from then on.
     is_over: bool,
     wants_places: bool,
@@ -73,6 +78,7 @@ impl Accesses {
     ) {
         let Some(member) = self.member(window, own) else { return };
         member.unit_bytes = Some(unit_bytes);
+        member.len_bytes = memory.as_ref().map(|memory| memory.end - memory.start);
         member.memory = memory.filter(|memory| !memory.is_empty());
         if member.memory.is_some() {
             self.of_process.entry(pid).or_default().push((window, own));
@@ -166,10 +172,17 @@ impl Accesses {
         rank_of: impl Fn(u32) -> u32,
     ) {
         let Some(found) = self.windows.get_mut(&window).filter(|found| !found.is_lost) else { return };
-        let unit_bytes = found.members.get(&access.target).and_then(|member| member.unit_bytes);
-        let epoch = found.members.get(&access.own).and_then(|member| member.epoch(access.target));
-        let Some((unit_bytes, epoch)) = unit_bytes.zip(epoch) else { return };
-        let Some(range) = access.range(unit_bytes) else { return };
+        let Some(target) = found.members.get(&access.target) else { return };
+        let Some(range) = target.unit_bytes.and_then(|unit_bytes| access.range(unit_bytes)) else { return };
+        let is_first_outside = target.len_bytes.is_some_and(|len_bytes| {
+            self.outside.check(&access, &range, len_bytes, || rank_of(access.target))
+        });
+        self.wants_places |= is_first_outside;
+        self.is_new |= is_first_outside;
+        let Some(epoch) = found.members.get(&access.own).and_then(|member| member.epoch(access.target))
+        else {
+            return;
+        };
         let OneSidedAccess { own, rank, target, kind, origin, time_ns, .. } = access;
         let by = Accessor { own, rank, origin, time_ns };
         let new = ActiveAccess { by, kind: AccessKind::OneSided(kind), range, epoch };
@@ -266,6 +279,11 @@ impl Accesses {
         self.found.values()
     }
 
+    /// All that were outside of the memory that is in a window.
+    pub(crate) fn outside(&self) -> impl Iterator<Item = &OutsideAccess> {
+        self.outside.found()
+    }
+
     /// Whether something was found since the last call.
     pub(super) fn take_new(&mut self) -> bool {
         std::mem::take(&mut self.is_new)
@@ -282,5 +300,6 @@ impl Accesses {
         for end in self.found.values_mut().flat_map(|found| found.ends.iter_mut()) {
             end.place = end.place.or_else(|| place(end.rank, end.return_address));
         }
+        self.outside.find_places(place);
     }
 }

@@ -41,6 +41,8 @@ impl AccessEnd {
 pub(super) struct WindowMember {
     /// Bytes by which displacements in its memory are counted.
     pub(super) unit_bytes: Option<i64>,
+    /// How much of its memory is in the window, if it is one piece.
+    pub(super) len_bytes: Option<u64>,
     /// Where its memory is, in the process's space.
     pub(super) memory: Option<Range<u64>>,
     pub(super) fences: u32,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::accesses::UnorderedAccesses;
+use super::super::accesses::{OutsideAccess, UnorderedAccesses};
 use super::super::active_buffers::EarlyUse;
 use super::super::assemble::Call;
 use super::super::follow::Follower;
@@ -85,6 +85,11 @@ impl Messages {
     /// Accesses to memory of windows that nothing orders; none if some calls are not watched.
     pub(crate) fn access_conflicts(&self) -> impl Iterator<Item = &UnorderedAccesses> {
         self.follower.accesses.found().filter(|_| !self.sees_no_returns)
+    }
+
+    /// Accesses that are not within the memory that their target has in the window.
+    pub(crate) fn outside_accesses(&self) -> impl Iterator<Item = &OutsideAccess> {
+        self.follower.accesses.outside()
     }
 
     /// Calls that wait for each other in a cycle if nothing is buffered; none if some completions are not watched.
