@@ -5,7 +5,8 @@
 //! matched pair is the movement. And where nobody was told whose message a receive got, the copies that were seen tell.
 
 use super::Job;
-use super::messages::{Arrival, Asked, Data, MessageContent};
+use super::heap_errors::faulty_use;
+use super::messages::{Arrival, Asked, CallBuffer, Data, MessageContent};
 use super::movement::{Movement, Side};
 use super::names::Kind;
 use super::resolve;
@@ -64,6 +65,18 @@ impl Job {
                 ContentEvent::FromAnybody { asked, process: process as u32, destination }
             }
         })
+    }
+
+    /// A call is given memory.
+    fn check_heap(&mut self, call: &CallBuffer) {
+        let process = self.process(call.pid);
+        if !self.heap_errors.are_known_of(process) {
+            return;
+        }
+        let memory = &self.processes.get(process).memory;
+        if let Some(used) = faulty_use(memory, &call.content, self.start.alloc_min_bytes) {
+            self.heap_errors.note(call, used, |address| memory.return_place(address));
+        }
     }
 
     /// Who sent what was received from anybody, if it is known: the index of a process, and when it moved the data.

@@ -9,7 +9,6 @@ use std::collections::btree_map::Entry;
 
 use rustc_hash::FxHashSet;
 
-use super::Job;
 use super::memory::Memory;
 use super::messages::{CallBuffer, MessageContent};
 use super::names::BufferId;
@@ -20,7 +19,7 @@ const MOST: usize = 1 << 10;
 
 /// What is wrong with memory that a call was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HeapFault {
+pub(crate) enum BlockFault {
     /// So much of it is behind the block that it begins in.
     PastEnd { beyond_bytes: u64 },
     /// The block that it begins in was given back, by a call that returns there, in the process's space.
@@ -30,7 +29,7 @@ pub(crate) enum HeapFault {
 /// A block of the heap, and what is wrong with a use of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FaultyUse {
-    pub fault: HeapFault,
+    pub fault: BlockFault,
     pub block: BufferId,
     pub block_bytes: u64,
     /// Where in it the use begins.
@@ -82,6 +81,40 @@ impl HeapErrors {
         }
     }
 
+    /// Whether nothing of this process's allocations is missing.
+    pub fn are_known_of(&self, process: usize) -> bool {
+        !self.are_all_lost && !self.lost.contains(&process)
+    }
+
+    /// A call was given memory with something wrong; `place`: where a return address of its process is in the code.
+    pub fn note(&mut self, call: &CallBuffer, used: FaultyUse, place: impl Fn(u64) -> Option<CodePlace>) {
+        let (function, return_address) = (call.origin.row.name.as_str(), call.origin.return_address);
+        let freed = match used.fault {
+            BlockFault::Freed { return_address } => Some(return_address),
+            BlockFault::PastEnd { .. } => None,
+        };
+        let key = (call.rank, function, return_address, call.is_written, freed.is_some(), used.block);
+        let is_full = self.found.len() >= MOST;
+        match self.found.entry(key) {
+            Entry::Occupied(mut known) => known.get_mut().count += 1,
+            Entry::Vacant(_) if is_full => {}
+            Entry::Vacant(new) => {
+                self.is_new = true;
+                new.insert(HeapError {
+                    rank: call.rank,
+                    function,
+                    place: place(return_address),
+                    is_written: call.is_written,
+                    used,
+                    len_bytes: call.content.len_bytes.get(),
+                    freed: freed.and_then(place),
+                    count: 1,
+                    first_ns: call.content.since_ns,
+                });
+            }
+        }
+    }
+
     /// All that was found.
     pub fn found(&self) -> impl Iterator<Item = &HeapError> {
         self.found.values()
@@ -93,60 +126,19 @@ impl HeapErrors {
     }
 }
 
-impl Job {
-    /// A call is given memory.
-    pub(super) fn check_heap(&mut self, call: &CallBuffer) {
-        let process = self.process(call.pid);
-        if self.heap_errors.are_all_lost || self.heap_errors.lost.contains(&process) {
-            return;
-        }
-        let memory = &self.processes.get(process).memory;
-        let Some(used) = faulty_use(memory, &call.content, self.start.alloc_min_bytes) else { return };
-        self.note_heap_error(process, call, used);
-    }
-
-    #[cold]
-    fn note_heap_error(&mut self, process: usize, call: &CallBuffer, used: FaultyUse) {
-        let freed = match used.fault {
-            HeapFault::Freed { return_address } => self.return_place(process, return_address),
-            HeapFault::PastEnd { .. } => None,
-        };
-        let (function, return_address) = (call.origin.row.name.as_str(), call.origin.return_address);
-        let is_freed = matches!(used.fault, HeapFault::Freed { .. });
-        let key = (call.rank, function, return_address, call.is_written, is_freed, used.block);
-        let place = self.return_place(process, return_address);
-        let HeapErrors { found, is_new, .. } = &mut self.heap_errors;
-        let is_full = found.len() >= MOST;
-        match found.entry(key) {
-            Entry::Occupied(mut known) => known.get_mut().count += 1,
-            Entry::Vacant(_) if is_full => {}
-            Entry::Vacant(new) => {
-                *is_new = true;
-                new.insert(HeapError {
-                    rank: call.rank,
-                    function,
-                    place,
-                    is_written: call.is_written,
-                    used,
-                    len_bytes: call.content.len_bytes.get(),
-                    freed,
-                    count: 1,
-                    first_ns: call.content.since_ns,
-                });
-            }
-        }
-    }
-}
-
 /// What is wrong with a use of memory, if it begins in a block of the heap, or in what was one. Blocks of at least `all_from_bytes` are
 /// all known.
-fn faulty_use(memory: &Memory, content: &MessageContent, all_from_bytes: u64) -> Option<FaultyUse> {
+pub(super) fn faulty_use(
+    memory: &Memory,
+    content: &MessageContent,
+    all_from_bytes: u64,
+) -> Option<FaultyUse> {
     let (addr, len_bytes) = (content.addr, content.len_bytes.get());
     let end = addr.checked_add(len_bytes)?;
     if let Some((start, block_end, block)) = memory.block_around(addr) {
         let block_bytes = block_end - start;
         let is_certain = block_bytes >= all_from_bytes || end - start > usable_bytes(block_bytes);
-        let fault = HeapFault::PastEnd { beyond_bytes: end.saturating_sub(block_end) };
+        let fault = BlockFault::PastEnd { beyond_bytes: end.saturating_sub(block_end) };
         let used = FaultyUse { fault, block, block_bytes, offset_bytes: addr - start };
         return Some(used).filter(|_| end > block_end && is_certain);
     }
@@ -156,7 +148,7 @@ fn faulty_use(memory: &Memory, content: &MessageContent, all_from_bytes: u64) ->
         return None;
     }
     Some(FaultyUse {
-        fault: HeapFault::Freed { return_address: freed.return_address },
+        fault: BlockFault::Freed { return_address: freed.return_address },
         block: freed.buffer,
         block_bytes: freed.end - freed.start,
         offset_bytes: addr - freed.start,
@@ -197,8 +189,8 @@ mod tests {
         let used = used(memory, 0x10_0000 + offset_bytes, len_bytes)?;
         assert_eq!((used.block, used.offset_bytes), (BLOCK, offset_bytes));
         match used.fault {
-            HeapFault::PastEnd { beyond_bytes } => Some(beyond_bytes),
-            HeapFault::Freed { .. } => panic!("{used:?}"),
+            BlockFault::PastEnd { beyond_bytes } => Some(beyond_bytes),
+            BlockFault::Freed { .. } => panic!("{used:?}"),
         }
     }
 
@@ -225,7 +217,7 @@ mod tests {
         let mut memory = with_block(8192);
         memory.give_back(0x10_0000, (0x77, 50), ALL_FROM_BYTES);
         let found = used(&memory, 0x10_0010, 4096).expect("it was freed");
-        assert_eq!(found.fault, HeapFault::Freed { return_address: 0x77 });
+        assert_eq!(found.fault, BlockFault::Freed { return_address: 0x77 });
         assert_eq!((found.block, found.block_bytes, found.offset_bytes), (BLOCK, 8192, 16));
         assert_eq!(used(&memory, 0x10_0010, 4095), None, "a short one may be there");
         memory.allocate(0x10_1fff, 1, BLOCK);

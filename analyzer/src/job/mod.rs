@@ -62,7 +62,7 @@ use crate::tape::input::{CallInProgress, CodePlace, Start, StrangerCost};
 use crate::tape::wire::FileId;
 
 pub(crate) use contents::ContentEvent;
-pub(crate) use heap_errors::{HeapError, HeapFault};
+pub(crate) use heap_errors::{BlockFault, HeapError};
 
 /// Counts of the whole session.
 #[derive(Clone, Copy, Debug, Default)]

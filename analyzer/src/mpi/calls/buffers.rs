@@ -1,8 +1,16 @@
 //! Buffers of collective calls whose lengths follow from arguments and the number of members: all but the parts of different lengths
 //! that `v` and `w` forms have for each member, and those of neighbours.
 
-use super::does::Form;
-use super::rows::{CallRow, ContentArgs};
+/// Positions of the arguments that say where the content of a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContentArgs {
+    /// Where it begins.
+    pub buffer: usize,
+    /// How many elements; of a receive: at most.
+    pub count: usize,
+    /// Of which type.
+    pub datatype: usize,
+}
 
 /// Ranks to whom an argument means something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,17 +74,10 @@ pub(super) fn of(base: &str) -> &'static [CollectiveBuffer] {
     BUFFERS.iter().find(|(name, _)| *name == base).map_or(&[], |(_, buffers)| buffers)
 }
 
-impl CallRow {
-    /// The buffers that a collective call is given which it uses before it is complete. One that only prepares uses none.
-    pub fn collective_buffers(&self) -> &'static [CollectiveBuffer] {
-        if self.form == Form::Persistent { &[] } else { self.collective_buffers }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mpi::calls::{Arg, Does, row};
+    use crate::mpi::calls::{Arg, CallRow, Does, row};
 
     #[test]
     fn buffers_are_arguments_that_are_followed_by_their_count_and_datatype() {

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 pub use args::Arg;
-pub use buffers::{BufferOf, CollectiveBuffer};
+pub use buffers::{BufferOf, CollectiveBuffer, ContentArgs};
 pub use does::*;
 use process_calls::{PROCESS_CALLS, ProcessCall};
 pub use rows::*;

@@ -1,7 +1,7 @@
 //! An MPI call: what it does, what its arguments are, and what follows from that.
 
 use super::args::Arg;
-use super::buffers::CollectiveBuffer;
+use super::buffers::{CollectiveBuffer, ContentArgs};
 use super::does::{Does, EpochStep, Form, LockStep, Making, Meeting, Mode, Which, WindowSync};
 
 /// A call.
@@ -34,17 +34,6 @@ pub struct Envelope {
     pub tag: usize,
     /// Communicator.
     pub comm: usize,
-}
-
-/// Positions of the arguments that say where the content of a message is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ContentArgs {
-    /// Where it begins.
-    pub buffer: usize,
-    /// How many elements; of a receive: at most.
-    pub count: usize,
-    /// Of which type.
-    pub datatype: usize,
 }
 
 /// How a call waits.
@@ -272,6 +261,11 @@ impl CallRow {
             Does::Collective => self.position(Arg::Comm) == Some(0),
             _ => false,
         }
+    }
+
+    /// The buffers that a collective call is given which it uses before it is complete. One that only prepares uses none.
+    pub fn collective_buffers(&self) -> &'static [CollectiveBuffer] {
+        if self.form == Form::Persistent { &[] } else { self.collective_buffers }
     }
 
     /// Count and datatype of a collective call where all ranks must give the same amount of data.

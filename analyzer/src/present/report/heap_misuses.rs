@@ -8,7 +8,7 @@ use crate::findings::finding::{
 };
 use crate::findings::ids;
 use crate::job::process::Who;
-use crate::job::{self, HeapError};
+use crate::job::{BlockFault, HeapError};
 use crate::tape::input::CodePlace;
 
 impl Views<'_> {
@@ -43,8 +43,8 @@ impl Views<'_> {
             offset_bytes: first.used.offset_bytes,
             len_bytes: first.len_bytes,
             beyond_bytes: match first.used.fault {
-                job::HeapFault::PastEnd { beyond_bytes } => beyond_bytes,
-                job::HeapFault::Freed { .. } => 0,
+                BlockFault::PastEnd { beyond_bytes } => beyond_bytes,
+                BlockFault::Freed { .. } => 0,
             },
             first_ns: first.first_ns,
             ranks: ranks.clone(),
@@ -57,7 +57,7 @@ impl Views<'_> {
 
 fn fault(found: &HeapError) -> HeapFault {
     match found.used.fault {
-        job::HeapFault::PastEnd { .. } => HeapFault::BufferOverflow,
-        job::HeapFault::Freed { .. } => HeapFault::UseAfterFree,
+        BlockFault::PastEnd { .. } => HeapFault::BufferOverflow,
+        BlockFault::Freed { .. } => HeapFault::UseAfterFree,
     }
 }
