@@ -150,7 +150,7 @@ impl Job {
     }
 
     /// One that was moved. Another thread may have got its place before that was told.
-    fn remove_block(&mut self, process: usize, addr: u64) {
+    pub(super) fn remove_block(&mut self, process: usize, addr: u64) {
         let memory = &mut self.processes.get_mut(process).memory;
         let private = memory.private();
         if let Some(end) = memory.free(addr) {

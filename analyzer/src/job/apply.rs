@@ -472,6 +472,8 @@ impl Job {
                 }
                 self.allocate(process, addr, size_bytes, old, caller);
             }
+            // How long what it was has become, or where it is now, is not kept.
+            Body::Alloc { old, .. } if old != 0 => self.remove_block(process, old),
             Body::Free { addr, caller } => {
                 self.free_buffers(process, h, addr, caller);
                 self.free(process, h.time_ns, addr, caller);

@@ -4,7 +4,8 @@
 use crate::common::calls::{CHAR, Job, TAG, WORLD};
 use crate::common::pid;
 use analyzer::finding::{BufferAccess, BufferConflict, BufferUser, Evidence, HeapFault, HeapMisuse, Report};
-use analyzer::input::{Input, Loss};
+use analyzer::input::{Input, Loss, Start};
+use analyzer::plan::{Plan, PlannedFile};
 use analyzer::wire::Body;
 
 use crate::common::{PROGRAM, PROGRAM_AT};
@@ -145,6 +146,24 @@ fn a_block_that_was_moved_or_resized_is_as_long_as_it_is_now() {
     job.allocate(0, BLOCK + 0x10_0000, 3 * BYTES, BLOCK);
     job.send_bytes(0, BLOCK + 0x10_0000, 3 * BYTES);
     assert!(job.found().is_empty());
+}
+
+#[test]
+fn a_short_block_that_others_have_resized_is_not_known_any_more() {
+    let resized_by = |caller: u64| {
+        let mut job = Job::begun(2);
+        // Of blocks that are not the program's, only longer ones are told.
+        let start = Start { time_ns: 1000, alloc_min_bytes: 4096, ..Start::default() };
+        job.t.inputs[0] = Input::Start(Box::new(start));
+        let file = PlannedFile { id: PROGRAM, path: "/bin/job".into(), own: true, ..PlannedFile::default() };
+        job.t.inputs.insert(2, Input::Plan(Box::new(Plan { files: vec![file], ..Plan::default() })));
+        job.allocate(0, BLOCK, 100, 0);
+        job.t.record(0, 0, Body::Alloc { addr: BLOCK, size_bytes: 1000, old: BLOCK, caller });
+        job.send_bytes(0, BLOCK, 2000);
+        job.found().iter().map(|found| found.block_bytes).collect::<Vec<_>>()
+    };
+    assert_eq!(resized_by(ALLOCATES), [1000]);
+    assert!(resized_by(0x7f00_0000_0000).is_empty());
 }
 
 #[test]

@@ -51,7 +51,9 @@ static __always_inline bool alloc_enter(struct pt_regs *ctx)
 		result = first;
 		size = third;
 	}
-	if (size < alloc_min_bytes && !is_own(t, read_word(PT_REGS_SP(ctx)))) {
+	/* A block that was worth a record and gets short is none any more: glibc has its length before it. */
+	if (size < alloc_min_bytes && !is_own(t, read_word(PT_REGS_SP(ctx))) &&
+	    !(old && (read_word(old - 8) & ~7ULL) >= alloc_min_bytes)) {
 		count_declined(t);
 		return false;
 	}

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use analyzer::input::{Mapping, ProcessFacts};
+use analyzer::wire::FileId;
 
 use super::host::Host;
 use super::kernel::Kernel;
@@ -204,11 +205,13 @@ impl Watched {
         probes: &ProbeSet,
     ) {
         let Some(process) = self.processes.get(&pid) else { return };
-        let own: Vec<(u64, u64)> = mappings
-            .iter()
-            .filter(|m| process.is_rank && m.exec && probes.is_own(m.file))
-            .map(|m| (m.start, m.end))
-            .collect();
+        let code_of = |is_wanted: &dyn Fn(FileId) -> bool| -> Vec<(u64, u64)> {
+            let code = mappings.iter().filter(|m| process.is_rank && m.exec && is_wanted(m.file));
+            code.map(|m| (m.start, m.end)).collect()
+        };
+        let mut own = code_of(&|file| probes.is_own(file));
+        // If there is room for all.
+        own.extend(code_of(&|file| probes.is_c_library(file) && !probes.is_own(file)));
         if self.told.get(&pid) != Some(&own) && kernel.tell_own_code(pid, &own).is_ok() {
             self.told.insert(pid, own);
         }
