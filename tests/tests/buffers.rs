@@ -54,7 +54,7 @@ fn told_of(job: &str, ranks: usize, library: MpiImplementation, arguments: &[&st
     let findings = session.report()?["findings"].as_array().context("findings")?.clone();
     let is_wanted = |finding: &Value| {
         let kind = finding["evidence"]["kind"].as_str();
-        matches!(kind, Some("buffer_conflict" | "access_conflict" | "outside_window"))
+        matches!(kind, Some("buffer_conflict" | "access_conflict" | "outside_window" | "overlapping_buffers"))
     };
     Ok(findings.into_iter().filter(is_wanted).collect())
 }
@@ -97,6 +97,23 @@ fn each_use_of_an_active_buffer_is_told_with_both_places() -> Result<()> {
             ensure!(line(&evidence["request"]["place"]) == expected(begun)?, "{name}: {evidence:#}");
             ensure!(line(at) == expected("used")?, "{name}: {evidence:#}");
         }
+    }
+    Ok(())
+}
+
+#[test]
+fn an_exchange_in_one_buffer_is_told_unless_its_parts_are_apart() -> Result<()> {
+    let case = "exchanged_in_one_buffer";
+    for library in MpiImplementation::ALL {
+        let found = told(library, &[case])?;
+        ensure!(found.len() == 1 && found[0]["severity"] == "warning", "{}: {found:#?}", library.name());
+        eprintln!("{}: {}", library.name(), found[0]["summary"]);
+        let evidence = &found[0]["evidence"];
+        ensure!(evidence["overlap_bytes"] == 1 && evidence["count"] == 2, "{}: {evidence:#}", library.name());
+        let line = frame(&evidence["call"]["place"]).map(|(_, _, line)| line);
+        ensure!(line == Some(marked(case, "overlaps")?), "{}: {evidence:#}", library.name());
+        let found = told(library, &[case, "--right"])?;
+        ensure!(found.is_empty(), "{}: {found:#?}", library.name());
     }
     Ok(())
 }

@@ -5,7 +5,7 @@
 
 use super::finding::{
     AccessConflict, BufferAccess, BufferConflict, BufferUser, CallError, DatatypeMismatch, Fault, HeapFault,
-    HeapMisuse, Leak, OutsideWindow, Place, PotentialDeadlock,
+    HeapMisuse, Leak, OutsideWindow, OverlappingBuffers, Place, PotentialDeadlock,
 };
 use crate::job::messages::LeakKind;
 use crate::job::names::{BufferName, Kind, OpName, SiteName};
@@ -98,6 +98,11 @@ pub(crate) fn heap_misuse(found: &HeapMisuse) -> String {
     };
     let (function, at) = (&found.call.function, found.call.place.offset_bytes);
     format!("heap-{fault}-{function}-{at:x}-{:x}", found.allocated.offset_bytes)
+}
+
+/// Of a call whose buffers overlap.
+pub(crate) fn overlapping_buffers(found: &OverlappingBuffers) -> String {
+    format!("overlapping-buffers-{}-{:x}", found.call.function, found.call.place.offset_bytes)
 }
 
 /// Of an access outside of a window.

@@ -9,6 +9,7 @@ pub(crate) mod heap_misuse;
 pub(crate) mod leaks;
 pub(crate) mod mismatch;
 pub(crate) mod outside_window;
+pub(crate) mod overlapping_buffers;
 pub mod page;
 mod potential_deadlock;
 pub mod render;

@@ -226,6 +226,7 @@ pub fn finding(f: &Finding, style: Style) -> String {
         // The sentence says it all.
         Evidence::ErrorReturned(_)
         | Evidence::BufferConflict(_)
+        | Evidence::OverlappingBuffers(_)
         | Evidence::HeapMisuse(_)
         | Evidence::OutsideWindow(_)
         | Evidence::AccessConflict(_)

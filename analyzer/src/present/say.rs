@@ -13,6 +13,7 @@ pub(crate) fn say(finding: &mut Finding) {
         Evidence::DatatypeMismatch(found) => super::type_mismatch::say(found),
         Evidence::BufferConflict(found) => super::buffer_conflict::say(found),
         Evidence::HeapMisuse(found) => super::heap_misuse::say(found),
+        Evidence::OverlappingBuffers(found) => super::overlapping_buffers::say(found),
         Evidence::OutsideWindow(found) => super::outside_window::say(found),
         Evidence::AccessConflict(found) => super::access_conflict::say(found),
         Evidence::PotentialDeadlock(found) => super::potential_deadlock::say(found),

@@ -105,6 +105,7 @@ impl Finding {
                 let calls = found.calls.iter_mut().flat_map(|of| [Some(&mut of.call), of.begun_by.as_mut()]);
                 calls.flatten().for_each(|call| f(&mut call.place));
             }
+            Evidence::OverlappingBuffers(found) => f(&mut found.call.place),
             Evidence::OutsideWindow(found) => f(&mut found.call.place),
             Evidence::Leak(left) => f(&mut left.place),
             Evidence::ErrorReturned(returned) => f(&mut returned.call.place),

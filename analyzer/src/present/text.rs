@@ -59,7 +59,7 @@ pub fn buffer_text(buffer: &BufferView) -> String {
             Some(place) if !place.module.is_empty() => format!("heap block of {}", place_text(place)),
             _ => "heap block".to_owned(),
         },
-        BufferKind::HeapBeforeAttach => "heap (before attach)".to_owned(),
+        BufferKind::HeapBeforeAttach => "heap (no block that was recorded)".to_owned(),
         BufferKind::Shared => format!("shared {}", visible(file_name(&buffer.name))),
         BufferKind::Static => format!("static data of {}", visible(file_name(&buffer.name))),
         BufferKind::Stack => "stack".to_owned(),

@@ -6,8 +6,8 @@ use analyzer::finding::{
     AccessConflict, BufferAccess, BufferConflict, BufferKind, BufferUser, BufferedCall, BufferedWait,
     CallError, CollectiveCounts, CollectiveMismatch, ComparedBy, DatatypeMismatch, ErrorReturned, Evidence,
     Fault, Hang, HangGroup, HeapFault, HeapMisuse, Leak, LeakingRank, MessagesBetween, MismatchedGroup,
-    MismatchedRank, OutsideWindow, Place, PotentialDeadlock, REPORT_SCHEMA, Severity, StuckCall, StuckRank,
-    StuckState, Verdict, WhoCount,
+    MismatchedRank, OutsideWindow, OverlappingBuffers, Place, PotentialDeadlock, REPORT_SCHEMA, Severity,
+    StuckCall, StuckRank, StuckState, Verdict, WhoCount,
 };
 use analyzer::input::{End, Input, StrangerCost};
 use analyzer::messages::LeakKind;
@@ -294,6 +294,20 @@ fn other_evidence_has_the_fields_that_it_has() {
         "window_bytes",
     ];
     assert_eq!(keys(&outside), of_outside);
+    let overlapping = OverlappingBuffers {
+        call: call(),
+        is_own_part: false,
+        count: 1,
+        read_bytes: 8,
+        overlap_bytes: 4,
+        first_ns: 9,
+        ranks: vec![Who::Rank(0)],
+    };
+    let overlapping = json(Evidence::OverlappingBuffers(Box::new(overlapping)));
+    assert_eq!(overlapping["kind"], "overlapping_buffers");
+    let of_overlapping =
+        ["call", "count", "first_ns", "is_own_part", "kind", "overlap_bytes", "ranks", "read_bytes"];
+    assert_eq!(keys(&overlapping), of_overlapping);
     let by_store = json(BufferUser::Store { seen_by: call(), first_byte: 0 });
     assert_eq!((&by_store["kind"], keys(&by_store)), (&json("store"), vec!["first_byte", "kind", "seen_by"]));
     let buffer = json(Evidence::BufferConflict(Box::new(buffer)));

@@ -89,7 +89,7 @@ proptest! {
                     prop_assert!(all.contains(&pair), "{finding:#?}");
                 }
                 Evidence::Hang(_) | Evidence::CollectiveMismatch(_) => prop_assert!(false, "nobody looked: {finding:#?}"),
-                Evidence::Leak(_) | Evidence::DatatypeMismatch(_) | Evidence::BufferConflict(_) | Evidence::HeapMisuse(_) | Evidence::OutsideWindow(_) | Evidence::AccessConflict(_) | Evidence::PotentialDeadlock(_) => prop_assert!(false, "nobody recorded results: {finding:#?}"),
+                Evidence::Leak(_) | Evidence::DatatypeMismatch(_) | Evidence::BufferConflict(_) | Evidence::OverlappingBuffers(_) | Evidence::HeapMisuse(_) | Evidence::OutsideWindow(_) | Evidence::AccessConflict(_) | Evidence::PotentialDeadlock(_) => prop_assert!(false, "nobody recorded results: {finding:#?}"),
                 Evidence::ErrorReturned(_) => prop_assert!(false, "no call failed: {finding:#?}"),
                 Evidence::OddRank(rank) => {
                     let found = naive::outliers_in(

@@ -21,6 +21,7 @@ mod message_data;
 mod movements_missing;
 mod nodes;
 mod one_sided;
+mod overlapping;
 mod page_data;
 mod robust;
 mod sampled_jobs;

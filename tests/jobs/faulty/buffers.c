@@ -39,6 +39,14 @@ static void put(int bytes)
     MPI_Send(third, bytes, MPI_CHAR, 0, TAG, MPI_COMM_WORLD);
 }
 
+static void exchanged_in_one_buffer(void)
+{
+    // Half of it is sent and received into: the other half, or the same.
+    int half = LONG / 2, peer = 1 - rank;
+    MPI_Sendrecv(buffer, half, MPI_CHAR, peer, TAG, buffer + (is_right ? half : half - 1), half, MPI_CHAR, peer, TAG, // overlaps
+                 MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
 static void sent_and_copied_over(void)
 {
     if (rank == 1) {
@@ -349,6 +357,7 @@ static const struct {
     const char *name;
     void (*run)(void);
 } cases[] = {
+    {"exchanged_in_one_buffer", exchanged_in_one_buffer},
     {"sent_and_copied_over", sent_and_copied_over},
     {"sent_and_received_over", sent_and_received_over},
     {"received_and_copied_out", received_and_copied_out},

@@ -88,7 +88,7 @@ pub fn open_memory(pid: u32) -> io::Result<File> {
     File::open(format!("/proc/{pid}/mem"))
 }
 
-/// Whether a process has no memory any more: it is ending, even if its parent could not have noticed yet.
+/// Whether a process has no memory any more: it is ending.
 pub fn is_gone(pid: u32) -> bool {
     open_memory(pid).is_err_and(|error| error.raw_os_error() == Some(libc::ESRCH))
 }

@@ -12,6 +12,7 @@ use super::error::{JobError, proc_error, read_error};
 use super::files::open_mapped;
 use super::job_name::NamesInEnvironment;
 use super::mappings::{self, MappedFile, code_files};
+use super::memory::is_gone;
 use super::memory_child::read_memory;
 use super::parsing::{FileParser, ParsingChild};
 use crate::plan::tables::{LOCAL_SIZE_VARIABLES, MPI_KINDS, MPI_LIBRARIES, RANK_VARIABLES};
@@ -264,6 +265,11 @@ pub fn has_ended(pid: u32, started: Option<u64>) -> Result<bool, JobError> {
         Err(error) if error.has_ended() => Ok(true),
         Err(error) => Err(error),
     }
+}
+
+/// Whether a process has ended or is about to: it has no memory any more, though it may not be seen to be over yet.
+pub fn is_ending(pid: u32) -> bool {
+    matches!(has_ended(pid, None), Ok(true)) || is_gone(pid)
 }
 
 struct ProcessLife {

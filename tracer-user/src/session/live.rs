@@ -317,8 +317,7 @@ impl ThreadReader for LiveThreads {
                         is_cut
                     }
                     Err(reason) => {
-                        let is_over = matches!(host::processes::has_ended(pid, None), Ok(true))
-                            || host::memory::is_gone(pid);
+                        let is_over = host::processes::is_ending(pid);
                         unreadable.extend((!is_over).then_some((pid, reason)));
                         false
                     }

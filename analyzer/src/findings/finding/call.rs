@@ -98,6 +98,25 @@ pub struct BufferConflict {
     pub ranks: Vec<Who>,
 }
 
+/// A call was given two buffers that overlap, one of which it reads and one it writes (MPI 4.0, 2.3 and 3.10).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OverlappingBuffers {
+    /// The call.
+    pub call: StuckCall,
+    /// What each rank gave was its own part of what it got, or the other way round, and lies where it would be put anyway.
+    pub is_own_part: bool,
+    /// How often, of all ranks.
+    pub count: u64,
+    /// Of the first time: how much the call reads, …
+    pub read_bytes: u64,
+    /// … how much of that it writes as well, …
+    pub overlap_bytes: u64,
+    /// … and when it was made, CLOCK_MONOTONIC.
+    pub first_ns: u64,
+    /// Ranks that made it.
+    pub ranks: Vec<Who>,
+}
+
 /// An MPI call was given memory that goes past the end of a block of the heap, or that was given back.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeapMisuse {

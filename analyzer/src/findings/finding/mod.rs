@@ -12,7 +12,7 @@ use crate::job::process::Who;
 pub use call::{
     AccessConflict, BufferAccess, BufferConflict, BufferUser, BufferedCall, BufferedWait, CollectiveMismatch,
     DatatypeMismatch, ErrorReturned, HeapFault, HeapMisuse, Leak, LeakingRank, MessagesBetween,
-    MismatchedGroup, MismatchedRank, OutsideWindow, PotentialDeadlock,
+    MismatchedGroup, MismatchedRank, OutsideWindow, OverlappingBuffers, PotentialDeadlock,
 };
 pub use chain::{
     BufferKind, BufferView, CallView, CommonView, ComparedBy, ContextView, ExampleOp, ExampleView, GroupView,
@@ -123,6 +123,8 @@ pub enum Evidence {
     DatatypeMismatch(Box<DatatypeMismatch>),
     /// A buffer that was used before its request was complete.
     BufferConflict(Box<BufferConflict>),
+    /// A call that reads and writes buffers which overlap.
+    OverlappingBuffers(Box<OverlappingBuffers>),
     /// An MPI call that was given memory which is no block of the heap, or goes past the end of one.
     HeapMisuse(Box<HeapMisuse>),
     /// A one-sided operation that goes past an end of its target's memory.

@@ -10,7 +10,8 @@ use crate::present::hang::title;
 use crate::present::mismatch;
 use crate::present::text::{capitalized, counted, duration_text, who_text, who_text_and};
 use crate::present::{
-    access_conflict, buffer_conflict, heap_misuse, leaks, outside_window, potential_deadlock, type_mismatch,
+    access_conflict, buffer_conflict, heap_misuse, leaks, outside_window, overlapping_buffers,
+    potential_deadlock, type_mismatch,
 };
 
 /// The verdict of a report.
@@ -50,6 +51,7 @@ fn title_and_affected(finding: &Finding) -> (String, Vec<Who>) {
         Evidence::DatatypeMismatch(_) => (type_mismatch::TITLE.to_owned(), Vec::new()),
         Evidence::BufferConflict(found) => (buffer_conflict::title(found).to_owned(), Vec::new()),
         Evidence::HeapMisuse(found) => (heap_misuse::title(found.fault).to_owned(), Vec::new()),
+        Evidence::OverlappingBuffers(_) => (overlapping_buffers::TITLE.to_owned(), Vec::new()),
         Evidence::OutsideWindow(_) => (outside_window::TITLE.to_owned(), Vec::new()),
         Evidence::AccessConflict(_) => (access_conflict::TITLE.to_owned(), Vec::new()),
         Evidence::PotentialDeadlock(_) => (potential_deadlock::TITLE.to_owned(), Vec::new()),

@@ -8,6 +8,7 @@ mod hangs;
 mod heap_misuses;
 mod nodes;
 mod outside_windows;
+mod overlapping_buffers;
 mod potential_deadlocks;
 mod statistics;
 mod type_mismatches;
@@ -89,6 +90,7 @@ fn findings(p: &Sources<'_>, hangs: &[&FoundHang]) -> Vec<Finding> {
         .chain(consequence)
         .chain(views.type_mismatches())
         .chain(views.buffer_conflicts())
+        .chain(views.overlapping_buffers())
         .chain(views.heap_misuses())
         .chain(views.outside_windows())
         .chain(views.access_conflicts())

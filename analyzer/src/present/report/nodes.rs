@@ -53,6 +53,7 @@ fn renumber(evidence: &mut Evidence) {
         Evidence::OddRank(_)
         | Evidence::DatatypeMismatch(_)
         | Evidence::BufferConflict(_)
+        | Evidence::OverlappingBuffers(_)
         | Evidence::HeapMisuse(_)
         | Evidence::OutsideWindow(_)
         | Evidence::AccessConflict(_)

@@ -15,7 +15,7 @@ use super::decoder::{CallDecoder, HookMeaning, HookMeanings};
 use super::facts::{FastFacts, look_at_slots, process_slots};
 use super::holder::SlotHolder;
 use super::reader::FastRing;
-use crate::host::processes::has_ended;
+use crate::host::processes::is_ending;
 use crate::kernel::holder::HolderPlace;
 use crate::plan::engines::{EngineChoice, ProcessSlots, UsedSlot, choose_engines};
 use crate::plan::table_slot::{HeapSlot, SlotPurpose, TableSlot};
@@ -142,7 +142,7 @@ impl FastEngine {
             let pid = process.pid;
             if let Err(error) = self.put_into(process, &used, steps) {
                 steps.refused(pid);
-                if has_ended(pid, None).unwrap_or(false) {
+                if is_ending(pid) {
                     continue;
                 }
                 let unsure = self.processes.keys().copied().chain([pid]).collect();

@@ -7,7 +7,7 @@ use analyzer::wire::FileId;
 use injector::{PreviousHooks, WritableMemory, counter_is_invariant, find_previous, forbidden, parse_status};
 
 use crate::host::gather::read_maps;
-use crate::host::processes::has_ended;
+use crate::host::processes::is_ending;
 use crate::plan::FileSlots;
 use crate::plan::engines::{ProcessSlots, SlotValue};
 use crate::plan::table_slot::{FilePlace, SlotPurpose, TableSlot};
@@ -31,7 +31,7 @@ pub fn look_at_slots(files: &[FileSlots], pids: &[u32]) -> FastFacts {
     for &pid in pids {
         match process_slots(files, pid, false) {
             Ok(process) => facts.processes.push(process),
-            Err(_) if has_ended(pid, None).unwrap_or(false) => {}
+            Err(_) if is_ending(pid) => {}
             Err(why) => {
                 facts.refusal = Some(format!("process {pid}: {why}"));
                 break;

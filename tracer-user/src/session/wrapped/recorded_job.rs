@@ -186,7 +186,7 @@ impl RecordedJob {
         if !missing.is_empty() {
             let (ranks, size) = (missing.join(", "), first.size);
             return Err(format!(
-                "not on the tape: rank {ranks} of {size}. They were not recorded: ranks on other nodes are not"
+                "not on the tape: rank {ranks} of {size}. They were not recorded: no MPI_Init of theirs was seen, or they ran on other nodes without --nodes"
             ));
         }
         let mut warnings = Vec::new();

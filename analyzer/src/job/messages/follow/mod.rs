@@ -32,6 +32,7 @@ use crate::job::messages::made_objects::MadeObjects;
 use crate::job::messages::matching::{Matching, Pair};
 use crate::job::messages::message_event::{CallCommunicator, MessageEvent, MessageFacts};
 use crate::job::messages::op::{Endpoint, MessageContent, Op, SentContent};
+use crate::job::messages::overlapping::Overlapping;
 use crate::job::messages::process::MpiProcesses;
 use crate::job::messages::requests::Requests;
 use crate::job::messages::type_matching::TypeMatching;
@@ -94,6 +95,8 @@ pub(super) struct Follower {
     taken: FxHashMap<MessageId, Taken>,
     /// Messages that were received as something else.
     pub types: TypeMatching,
+    /// Buffers of one call that overlap.
+    pub overlapping: Overlapping,
     /// How far threads would have come if nothing were buffered.
     pub unbuffered: Unbuffered,
     /// Ranks of which something was missed.
@@ -278,6 +281,7 @@ impl Follower {
                 begun.ops.push(op);
             }
         }
+        self.compare_exchanged(call, begun);
         for op in begun.ops.iter() {
             if call.row.form != Form::Persistent {
                 self.use_buffer(call, op);

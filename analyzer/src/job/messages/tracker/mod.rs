@@ -396,11 +396,21 @@ impl Messages {
     #[inline(always)]
     fn look_up_code(&mut self, job: &Processes) {
         let Follower {
-            collectives, types, buffers, accesses, unbuffered, made, ending, communicators, ..
+            collectives,
+            types,
+            buffers,
+            overlapping,
+            accesses,
+            unbuffered,
+            made,
+            ending,
+            communicators,
+            ..
         } = &self.follower;
         let wants_places = collectives.wants_places()
             || types.wants_places()
             || buffers.wants_places()
+            || overlapping.wants_places()
             || accesses.wants_places()
             || unbuffered.wants_places()
             || communicators.open.wants_places()
@@ -413,7 +423,16 @@ impl Messages {
     #[inline(never)]
     fn look_up_wanted_code(&mut self, job: &Processes) {
         let Follower {
-            collectives, types, buffers, accesses, unbuffered, made, begun_by, communicators, ..
+            collectives,
+            types,
+            buffers,
+            overlapping,
+            accesses,
+            unbuffered,
+            made,
+            begun_by,
+            communicators,
+            ..
         } = &mut self.follower;
         let process = |rank: u32| Some(job.get(job.find(*begun_by.get(&rank)?)?));
         let place = |rank, at| process(rank)?.memory.return_place(at);
@@ -425,6 +444,9 @@ impl Messages {
         }
         if buffers.wants_places() {
             buffers.find_places(place);
+        }
+        if overlapping.wants_places() {
+            overlapping.find_places(place);
         }
         if accesses.wants_places() {
             accesses.find_places(place);

@@ -10,6 +10,7 @@ use super::super::follow::{Begun, CollectiveCall, KnownRequest};
 use super::super::ids::{CallId, CollectiveId, CommId, WORLD};
 use super::super::leaks::Unfinished;
 use super::super::message_event::ShownArgument;
+use super::super::overlapping::AliasedBuffers;
 use super::super::results::{CallResult, result_of};
 use super::super::type_matching::TypeMismatch;
 use super::super::unbuffered::UnbufferedCycle;
@@ -87,6 +88,11 @@ impl Messages {
         self.follower.accesses.found().filter(|_| !self.sees_no_returns)
     }
 
+    /// Buffers of one call that overlap, where it writes one of them.
+    pub(crate) fn overlapping_buffers(&self) -> impl Iterator<Item = &AliasedBuffers> {
+        self.follower.overlapping.found()
+    }
+
     /// Accesses that are not within the memory that their target has in the window.
     pub(crate) fn outside_accesses(&self) -> impl Iterator<Item = &OutsideAccess> {
         self.follower.accesses.outside()
@@ -99,10 +105,12 @@ impl Messages {
 
     /// Whether another mismatch was found since the last call.
     pub(crate) fn take_mismatched(&mut self) -> bool {
-        let Follower { collectives, types, buffers, accesses, unbuffered, .. } = &mut self.follower;
+        let Follower { collectives, types, buffers, overlapping, accesses, unbuffered, .. } =
+            &mut self.follower;
         collectives.take_mismatched()
             | types.take_new()
             | buffers.take_new()
+            | overlapping.take_new()
             | accesses.take_new()
             | unbuffered.take_new()
     }
