@@ -3,6 +3,7 @@
 use super::hang::call_at;
 use super::text::{counted, place_text, who_text};
 use crate::findings::finding::{BufferAccess, HeapFault, HeapMisuse};
+use crate::mpi::calls::{Does, row};
 
 /// As a heading.
 pub(crate) fn title(fault: HeapFault) -> &'static str {
@@ -16,7 +17,13 @@ pub(crate) fn title(fault: HeapFault) -> &'static str {
 pub(crate) fn say(found: &HeapMisuse) -> (String, Vec<String>) {
     let bytes = |count: u64| counted(count as usize, "byte");
     let is_read = found.access == BufferAccess::Read;
-    let does = if is_read { "reads" } else { "writes" };
+    let makes_window =
+        row(&found.call.function).is_some_and(|row| matches!(row.does, Does::MakeCommunicator(_)));
+    let does = match (makes_window, is_read) {
+        (true, _) => "gives to a window",
+        (false, true) => "reads",
+        (false, false) => "writes",
+    };
     let times = if found.count == 1 { String::new() } else { format!(" {} times", found.count) };
     let (call, who) = (call_at(&found.call), who_text(&found.ranks));
     let (len, block) = (bytes(found.len_bytes), bytes(found.block_bytes));
@@ -30,7 +37,7 @@ pub(crate) fn say(found: &HeapMisuse) -> (String, Vec<String>) {
             let harm = match is_read {
                 true => "What is read there is not the buffer's: it may change from run to run.",
                 false => {
-                    "Whatever lies there is overwritten: crashes and wrong results elsewhere may follow."
+                    "Whatever lies there is overwritten, of a window when others put there: crashes and wrong results elsewhere may follow."
                 }
             };
             let check = "Compare count and datatype of the call with the size that is allocated there.";

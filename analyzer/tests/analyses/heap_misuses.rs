@@ -123,6 +123,20 @@ fn a_broadcast_reads_at_its_root_and_writes_elsewhere() {
 }
 
 #[test]
+fn memory_of_a_window_is_held_against_its_block_when_it_is_made() {
+    let made = |bytes: u64| {
+        let mut job = Job::with_block();
+        job.call(0, "MPI_Win_create", [BLOCK, bytes, 1, 0, WORLD, 0x5000], 12, Some((5, 0xa000_0001)));
+        job.call(1, "MPI_Win_create", [0x1000, bytes, 1, 0, WORLD, 0x5000], 12, Some((5, 0xa000_0001)));
+        job.found()
+    };
+    assert!(made(BYTES).is_empty());
+    let found = made(BYTES + 1);
+    let [found] = &found[..] else { panic!("{found:#?}") };
+    assert_eq!((&*found.call.function, found.beyond_bytes), ("MPI_Win_create", 1));
+}
+
+#[test]
 fn a_block_that_was_given_back_is_told_with_where_until_there_is_another() {
     let sent = |meanwhile: &dyn Fn(&mut Job)| {
         let mut job = Job::with_block();

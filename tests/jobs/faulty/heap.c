@@ -203,6 +203,15 @@ static void got(void)
     MPI_Win_free(&window);
 }
 
+static void given_to_a_window(void)
+{
+    MPI_Win window;
+    MPI_Win_create(short_block(BLOCK), BLOCK, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window); // used
+    MPI_Win_fence(0, window);
+    MPI_Win_fence(0, window);
+    MPI_Win_free(&window);
+}
+
 static void sent_after_free(void)
 {
     if (rank == 1)
@@ -348,6 +357,7 @@ static const struct {
     CASE(scanned),
     CASE(put),
     CASE(got),
+    CASE(given_to_a_window),
     CASE(sent_after_free),
     CASE(received_after_free),
     CASE(reduced_after_free),

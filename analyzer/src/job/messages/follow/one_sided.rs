@@ -1,13 +1,15 @@
 //! One-sided operations, and what orders them.
 
+use std::num::NonZeroU64;
 use std::ops::Range;
 
 use super::{Follower, origin};
 use crate::job::messages::accesses::{AccessEnd, OneSidedAccess};
 use crate::job::messages::assemble::Call;
+use crate::job::messages::data::CallBuffer;
 use crate::job::messages::ids::{CallId, CommId, MessageId};
 use crate::job::messages::message_event::MessageEvent;
-use crate::job::messages::op::Op;
+use crate::job::messages::op::{MessageContent, Op};
 use crate::mpi::calls::{Arg, Does, EpochStep, LockStep, WindowAccess, WindowSync};
 use crate::mpi::handles::ANY_TAG;
 
@@ -89,7 +91,22 @@ impl Follower {
         let unit_bytes = call.row.position(Arg::DisplacementUnit).map_or(Some(1), |at| call.integer(at));
         if let Some(unit_bytes) = unit_bytes {
             let memory = self.window_memory(call);
+            self.give_to_window(call, memory.as_ref());
             self.accesses.made(window, (call.pid, own), unit_bytes.into(), memory);
+        }
+    }
+
+    /// Memory of the caller's becomes part of a window.
+    fn give_to_window(&mut self, call: &Call, memory: Option<&Range<u64>>) {
+        if !self.follows_data || call.row.position(Arg::WindowMemory).is_none() {
+            return;
+        }
+        let len_bytes = memory.and_then(|memory| NonZeroU64::new(memory.end - memory.start));
+        let given = memory.zip(len_bytes).zip(self.id(call));
+        if let Some(((memory, len_bytes), id)) = given {
+            let content = MessageContent { addr: memory.start, len_bytes, since_ns: call.begin_ns };
+            let (pid, rank, origin, is_written) = (call.pid, id.rank, origin(call), true);
+            self.used.push_back(CallBuffer { pid, rank, origin, content, is_written });
         }
     }
 
