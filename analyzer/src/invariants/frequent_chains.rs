@@ -111,7 +111,7 @@ impl FrequentChains {
                     let is_explained = |v: &Violation| {
                         is_without_messages(names, pair)
                             || is_of_library(job, pair.0, &v.context)
-                            || is_of_computation_on_stack(names, pair.0, &v.context)
+                            || is_of_computation_on_stack(names, pair, v.common, &v.context)
                             || is_of_other_message(pair, v.common, &v.context)
                     };
                     if v.severity == Severity::Warning && is_explained(&v) {
@@ -389,14 +389,27 @@ fn is_of_library(job: &Job, odd: &ChainGroup, context: &ContextMatch) -> bool {
 
 /// Whether the chain began with a number on a stack, by all examples, or ended on a stack: programs work out there what they send, and go on with
 /// what they receive, without copying it. Longer data that is sent mostly came there by copies; what is received is used, however long it is.
-fn is_of_computation_on_stack(names: &OpNames, odd: &ChainGroup, context: &ContextMatch) -> bool {
+/// Where the usual chain sends what a call has received on a stack, another variable may lie in the same place later.
+fn is_of_computation_on_stack(
+    names: &OpNames,
+    (odd, frequent): (&ChainGroup, &ChainGroup),
+    common: Common,
+    context: &ContextMatch,
+) -> bool {
     /// Of `MPI_C_DOUBLE_COMPLEX`.
     const LONGEST_BYTES: u64 = 16;
     let symbol = |at: Option<&SymbolId>| at.map(|symbol| names.symbol_parts(*symbol));
     let is_short = |op: Option<&OpInstance>| op.is_some_and(|op| op.len_bytes <= LONGEST_BYTES);
+    let before = usize::from(common.frequent_from).checked_sub(1);
+    let is_received =
+        |op: &OpCounts| op.calls_not_kept == 0 && op.calls.iter().all(|(call, _)| *call != CallSiteId::NONE);
+    let passes_on_received = || {
+        symbol(before.and_then(|at| frequent.symbols.get(at))).is_some_and(|op| op.destination == STACK)
+            && before.and_then(|at| frequent.ops.get(at)).is_some_and(is_received)
+    };
     let begins = || {
         symbol(odd.symbols.first()).is_some_and(|op| op.source == STACK)
-            && odd.examples.iter().all(|example| is_short(example.ops.first()))
+            && (odd.examples.iter().all(|example| is_short(example.ops.first())) || passes_on_received())
     };
     let ends = || symbol(odd.symbols.last()).is_some_and(|op| op.destination == STACK);
     !odd.examples.is_empty()
