@@ -141,7 +141,7 @@ impl Job {
 
     /// A heap block given back, by a call of the allocator that returns there.
     pub(super) fn free(&mut self, process: usize, time_ns: u64, addr: u64, return_address: u64) {
-        let kept_from_bytes = self.start.alloc_min_bytes;
+        let kept_from_bytes = if self.sees_all_allocations { self.start.alloc_min_bytes } else { u64::MAX };
         let memory = &mut self.processes.get_mut(process).memory;
         let private = memory.private();
         if let Some(end) = memory.give_back(addr, (return_address, time_ns), kept_from_bytes) {

@@ -119,6 +119,7 @@ impl Job {
         for probe in &plan.probes {
             self.probes.add(probe, &mut self.names);
         }
+        self.sees_all_allocations |= plan.probes.iter().any(Probe::is_free_of_c_library);
         let records_results = plan.probes.iter().any(records_results);
         self.records_results |= records_results;
         if !self.may_follow_messages {

@@ -120,7 +120,7 @@ pub struct Probe {
     /// What the kernel part must know besides, by class. Pack and Unpack: where in the convertor (first
     /// argument) the pointer to the user's buffer is. Call: which argument (from 1) points to where a handle is stored, 32 if
     /// handles are half a word, and from bit 6 on how many arguments on the stack are recorded. PollReturn: which argument (from 0) points to the
-    /// answer. Free: 1 if blocks have the C library's header before them. Error: which of its arguments say what.
+    /// answer. Free: [`FREE_WITH_HEADER`] if blocks have the C library's header before them. Error: which of its arguments say what.
     /// VerbsPost: 0 to send, 1 to receive, 2 to receive from a shared queue, 3 what was built. VerbsBuild: the operation of a new work
     /// request, or from 256 on what else. VerbsPoll: 0 a list; else what of an extended completion queue. Else 0.
     #[serde(default)]
@@ -149,7 +149,15 @@ impl Probe {
             reason: String::new(),
         }
     }
+
+    /// Whether it watches `free` of the C library's own allocator, which all that a process allocates is from.
+    pub fn is_free_of_c_library(&self) -> bool {
+        self.class == ProbeClass::Free && self.argument == FREE_WITH_HEADER
+    }
 }
+
+/// Argument of a probe at `free` if blocks have the C library's header, with their size, before them.
+pub const FREE_WITH_HEADER: u64 = 1;
 
 /// What is recorded of an MPI call besides its arguments in registers, and that it returned.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

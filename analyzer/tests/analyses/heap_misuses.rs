@@ -5,10 +5,10 @@ use crate::common::calls::{CHAR, Job, TAG, WORLD};
 use crate::common::pid;
 use analyzer::finding::{BufferAccess, BufferConflict, BufferUser, Evidence, HeapFault, HeapMisuse, Report};
 use analyzer::input::{Input, Loss, Start};
-use analyzer::plan::{Plan, PlannedFile};
+use analyzer::plan::{FREE_WITH_HEADER, Plan, PlannedFile, Probe, ProbeClass};
 use analyzer::wire::Body;
 
-use crate::common::{PROGRAM, PROGRAM_AT};
+use crate::common::{LIBRARY, PROGRAM, PROGRAM_AT};
 
 const BLOCK: u64 = 0x70_0000;
 const BYTES: u64 = 10_000;
@@ -138,18 +138,24 @@ fn memory_of_a_window_is_held_against_its_block_when_it_is_made() {
 
 #[test]
 fn a_block_that_was_given_back_is_told_with_where_until_there_is_another() {
-    let sent = |meanwhile: &dyn Fn(&mut Job)| {
+    let sent = |argument: u64, meanwhile: &dyn Fn(&mut Job)| {
         let mut job = Job::with_block();
+        let free = Probe { argument, ..Probe::at(1000, LIBRARY, 16, ProbeClass::Free, "free") };
+        job.t.inputs.insert(2, Input::Plan(Box::new(Plan { probes: vec![free], ..Plan::default() })));
         job.free(0, BLOCK);
         meanwhile(&mut job);
         job.send_bytes(0, BLOCK + 1000, 8000);
         job.found()
     };
-    let found = sent(&|_| {});
+    let found = sent(FREE_WITH_HEADER, &|_| {});
     let [found] = &found[..] else { panic!("{found:#?}") };
     assert_eq!(told(found), (HeapFault::UseAfterFree, BufferAccess::Read, 1000, 8000, 0));
     assert_eq!(found.freed.as_ref().map(|place| place.offset_bytes), Some(0xa00 - 1));
-    assert!(sent(&|job| job.allocate(0, BLOCK, 20_000, 0)).is_empty());
+    assert!(sent(FREE_WITH_HEADER, &|job| job.allocate(0, BLOCK, 20_000, 0)).is_empty());
+    assert!(
+        sent(0, &|_| {}).is_empty(),
+        "another allocator may have given it out again by a function of its own"
+    );
 }
 
 #[test]

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use analyzer::plan::{Probe, ProbeClass};
+use analyzer::plan::{FREE_WITH_HEADER, Probe, ProbeClass};
 
 use super::part::{File, PlanPart};
 use super::role::FileRole;
 use super::role::file_name;
-use super::tables::{ALLOCATORS, Allocator, FREE_WITH_HEADER};
+use super::tables::{ALLOCATORS, Allocator};
 use crate::elf::{NoPlace, Wanted, entry_place};
 
 pub(super) fn plan(files: &[File<'_>]) -> PlanPart {

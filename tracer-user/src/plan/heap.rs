@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use super::part::File;
 use super::slots::first_position;
 use super::table_slot::{FilePlace, FileSlots, HeapFunction, HeapSlot, SlotPurpose, TableSlot};
-use super::tables::FREE_WITH_HEADER;
 use crate::elf::{SlotKind, passed_entry};
 
 /// Functions of the allocator.
@@ -113,9 +112,7 @@ fn heap_function(files: &[File<'_>], plan: &Plan, probe: &Probe) -> Option<HeapF
         (ProbeClass::Free, "free") => HeapCall::Free,
         _ => return None,
     };
-    let is_glibc = |free: &Probe| {
-        free.file == probe.file && free.class == ProbeClass::Free && free.argument == FREE_WITH_HEADER
-    };
+    let is_glibc = |free: &Probe| free.file == probe.file && free.is_free_of_c_library();
     if !plan.probes.iter().any(is_glibc) {
         return None;
     }

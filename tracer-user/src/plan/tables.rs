@@ -368,9 +368,6 @@ pub const ALLOCATORS: [Allocator; 7] = [
     Allocator { name: "free", arguments: 1, gives: false },
 ];
 
-/// What the kernel part is told of `free` if blocks have glibc's header, with their size, before them.
-pub const FREE_WITH_HEADER: u64 = 1;
-
 /// Programs that run programs: what they copy for themselves is not the job's data.
 pub const INTERPRETERS: [&str; 9] =
     ["python*", "perl*", "ruby*", "julia*", "R", "java", "octave*", "bash", "matlab*"];

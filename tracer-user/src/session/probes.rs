@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use analyzer::input::Input;
-use analyzer::plan::{Plan, Probe, ProbeClass, ProbePlace};
+use analyzer::plan::{Plan, Probe, ProbePlace};
 use analyzer::wire::FileId;
 
 use super::kernel::Kernel;
@@ -14,11 +14,6 @@ use super::reach::ReachedProcesses;
 use super::recorder::Recorder;
 use super::sink::AttachSummary;
 use crate::kernel::{Scope, Target};
-use crate::plan::tables::FREE_WITH_HEADER;
-
-fn is_free_of_c_library(probe: &Probe) -> bool {
-    probe.class == ProbeClass::Free && probe.argument == FREE_WITH_HEADER
-}
 
 /// See the [module](self).
 #[derive(Default)]
@@ -57,7 +52,8 @@ impl ProbeSet {
             self.of_file.entry(probe.file).or_default().insert(probe.id);
         }
         self.own.extend(plan.files.iter().filter(|f| f.own).map(|f| f.id));
-        self.c_library.extend(plan.probes.iter().filter(|probe| is_free_of_c_library(probe)).map(|p| p.file));
+        self.c_library
+            .extend(plan.probes.iter().filter(|probe| probe.is_free_of_c_library()).map(|p| p.file));
         self.files += files_with_probes(&plan);
         self.fast += plan.probes.iter().filter(|probe| probe.place == ProbePlace::Slot).count();
         recorder.know_files(attach.iter().map(|(id, point)| (*id, Arc::clone(&point.file))));
