@@ -139,17 +139,18 @@ impl Job {
         }
     }
 
-    /// A heap block given back, by a call of the allocator that returns there.
-    pub(super) fn free(&mut self, process: usize, time_ns: u64, addr: u64, return_address: u64) {
-        let kept_from_bytes = if self.sees_all_allocations { self.start.alloc_min_bytes } else { u64::MAX };
+    /// A heap block given back; `by`: where the call of the allocator returns to, and when that was, if it is to be kept.
+    pub(super) fn free(&mut self, process: usize, addr: u64, by: Option<(u64, u64)>) {
+        let Some(by) = by else { return self.remove_block(process, addr) };
+        let kept_from_bytes = self.start.alloc_min_bytes;
         let memory = &mut self.processes.get_mut(process).memory;
         let private = memory.private();
-        if let Some(end) = memory.give_back(addr, (return_address, time_ns), kept_from_bytes) {
+        if let Some(end) = memory.give_back(addr, by, kept_from_bytes) {
             self.range_gone(private, addr, end);
         }
     }
 
-    /// One that was moved. Another thread may have got its place before that was told.
+    /// One of which nothing is kept: if it was moved, another thread may have got its place before that was told.
     pub(super) fn remove_block(&mut self, process: usize, addr: u64) {
         let memory = &mut self.processes.get_mut(process).memory;
         let private = memory.private();

@@ -119,7 +119,6 @@ impl Job {
         for probe in &plan.probes {
             self.probes.add(probe, &mut self.names);
         }
-        self.sees_all_allocations |= plan.probes.iter().any(Probe::is_free_of_c_library);
         let records_results = plan.probes.iter().any(records_results);
         self.records_results |= records_results;
         if !self.may_follow_messages {
@@ -477,7 +476,9 @@ impl Job {
             Body::Alloc { old, .. } if old != 0 => self.remove_block(process, old),
             Body::Free { addr, caller } => {
                 self.free_buffers(process, h, addr, caller);
-                self.free(process, h.time_ns, addr, caller);
+                // Other allocators have functions of their own for C++, which are not watched.
+                let is_kept = self.probes.get(slot).is_some_and(|probe| probe.is_free_of_c_library);
+                self.free(process, addr, is_kept.then_some((caller, h.time_ns)));
             }
             Body::Work(_) | Body::Completion { .. } => self.totals.verbs.take(body),
             Body::Endpoint { name, .. } => self.endpoints.add(name, h.pid),

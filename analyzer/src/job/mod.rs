@@ -121,8 +121,6 @@ pub(crate) struct Job {
     pub may_follow_data: bool,
     /// Otherwise collective calls are followed only where results of calls are recorded.
     pub may_follow_collectives_alone: bool,
-    /// The allocator is the C library's, all of which is watched. Others have functions of their own for C++.
-    sees_all_allocations: bool,
     libraries: Libraries,
     calls_seen: CallsSeen,
     request_origins: RequestOrigins,
@@ -163,7 +161,6 @@ impl Job {
             may_follow_messages: true,
             may_follow_data: true,
             may_follow_collectives_alone: true,
-            sees_all_allocations: false,
             libraries: Libraries::default(),
             calls_seen: CallsSeen::default(),
             request_origins: RequestOrigins::default(),

@@ -22,6 +22,8 @@ pub(crate) struct ProbeInfo {
     pub file: FileId,
     pub site_offset_bytes: u64,
     pub site: SiteId,
+    /// See [`Probe::is_free_of_c_library`].
+    pub is_free_of_c_library: bool,
 }
 
 /// The function of an MPI call, by how it is known.
@@ -118,6 +120,7 @@ impl Probes {
             self.slots.resize(id + 1, 0);
         }
         let info = ProbeInfo {
+            is_free_of_c_library: probe.is_free_of_c_library(),
             id: probe.id,
             class: probe.class,
             function: bounded_text(&probe.function).to_owned(),

@@ -12,6 +12,9 @@ use crate::common::{LIBRARY, PROGRAM, PROGRAM_AT};
 
 const BLOCK: u64 = 0x70_0000;
 const BYTES: u64 = 10_000;
+/// Probes at `free`: of the C library, and of another allocator.
+const FREE: u32 = 1000;
+const OTHER_FREE: u32 = 1001;
 /// Where the program allocates, and where it gives back.
 const ALLOCATES: u64 = PROGRAM_AT + 0x900;
 const FREES: u64 = PROGRAM_AT + 0xa00;
@@ -28,6 +31,9 @@ impl Heap for Job {
     /// Of rank 0.
     fn with_block() -> Self {
         let mut job = Self::begun(2);
+        let free = |id, argument| Probe { argument, ..Probe::at(id, LIBRARY, 16, ProbeClass::Free, "free") };
+        let probes = vec![free(FREE, FREE_WITH_HEADER), free(OTHER_FREE, 0)];
+        job.t.inputs.insert(2, Input::Plan(Box::new(Plan { probes, ..Plan::default() })));
         job.allocate(0, BLOCK, BYTES, 0);
         job
     }
@@ -37,7 +43,7 @@ impl Heap for Job {
     }
 
     fn free(&mut self, rank: u32, addr: u64) {
-        self.t.record(rank, 0, Body::Free { addr, caller: FREES });
+        self.t.record(rank, FREE, Body::Free { addr, caller: FREES });
     }
 
     /// To the other of two ranks.
@@ -138,22 +144,20 @@ fn memory_of_a_window_is_held_against_its_block_when_it_is_made() {
 
 #[test]
 fn a_block_that_was_given_back_is_told_with_where_until_there_is_another() {
-    let sent = |argument: u64, meanwhile: &dyn Fn(&mut Job)| {
+    let sent = |free: u32, meanwhile: &dyn Fn(&mut Job)| {
         let mut job = Job::with_block();
-        let free = Probe { argument, ..Probe::at(1000, LIBRARY, 16, ProbeClass::Free, "free") };
-        job.t.inputs.insert(2, Input::Plan(Box::new(Plan { probes: vec![free], ..Plan::default() })));
-        job.free(0, BLOCK);
+        job.t.record(0, free, Body::Free { addr: BLOCK, caller: FREES });
         meanwhile(&mut job);
         job.send_bytes(0, BLOCK + 1000, 8000);
         job.found()
     };
-    let found = sent(FREE_WITH_HEADER, &|_| {});
+    let found = sent(FREE, &|_| {});
     let [found] = &found[..] else { panic!("{found:#?}") };
     assert_eq!(told(found), (HeapFault::UseAfterFree, BufferAccess::Read, 1000, 8000, 0));
     assert_eq!(found.freed.as_ref().map(|place| place.offset_bytes), Some(0xa00 - 1));
-    assert!(sent(FREE_WITH_HEADER, &|job| job.allocate(0, BLOCK, 20_000, 0)).is_empty());
+    assert!(sent(FREE, &|job| job.allocate(0, BLOCK, 20_000, 0)).is_empty());
     assert!(
-        sent(0, &|_| {}).is_empty(),
+        sent(OTHER_FREE, &|_| {}).is_empty(),
         "another allocator may have given it out again by a function of its own"
     );
 }
