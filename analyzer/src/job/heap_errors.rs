@@ -160,8 +160,9 @@ fn usable_bytes(size_bytes: u64) -> u64 {
     const HEADER_BYTES: u64 = 8;
     const ALIGNMENT_BYTES: u64 = 16;
     const LEAST_BYTES: u64 = 24;
-    let chunk = size_bytes.saturating_add(HEADER_BYTES).next_multiple_of(ALIGNMENT_BYTES);
-    (chunk - HEADER_BYTES).max(LEAST_BYTES)
+    let with_header = size_bytes.checked_add(HEADER_BYTES);
+    let chunk = with_header.and_then(|bytes| bytes.checked_next_multiple_of(ALIGNMENT_BYTES));
+    chunk.map_or(u64::MAX, |chunk| (chunk - HEADER_BYTES).max(LEAST_BYTES))
 }
 
 #[cfg(test)]
@@ -210,6 +211,7 @@ mod tests {
         assert_eq!((beyond(&memory, 0, 409), beyond(&memory, 200, 300)), (Some(9), Some(100)));
         assert_eq!((beyond(&with_block(1), 0, 24), beyond(&with_block(1), 0, 25)), (None, Some(24)));
         assert_eq!(beyond(&with_block(40), 0, 44), Some(4));
+        assert_eq!((usable_bytes(u64::MAX), usable_bytes(u64::MAX - 8)), (u64::MAX, u64::MAX));
     }
 
     #[test]

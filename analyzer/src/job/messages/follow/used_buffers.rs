@@ -45,7 +45,8 @@ impl Follower {
         let [Some((read, gives_parts)), Some((written, gets_parts))] = ends else { return };
         // Of what all give or get, the rank's own part: as long as the other buffer.
         let own_part = |whole: MessageContent, part: MessageContent| {
-            Some(whole.addr) == part.addr.checked_sub(u64::from(own) * part.len_bytes.get())
+            let before = u64::from(own).checked_mul(part.len_bytes.get());
+            before.and_then(|before| whole.addr.checked_add(before)) == Some(part.addr)
         };
         let is_own_part = match (gives_parts, gets_parts) {
             (false, true) => own_part(written, read),
