@@ -4,11 +4,11 @@
 //! Known are requests whose beginning was seen, whose content is in one piece, and whose completion cannot have been missed.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::found::FoundByCall;
 use super::ids::MessageId;
 use super::leaks::Origin;
 use super::op::Op;
@@ -21,8 +21,6 @@ const MOST: usize = 1 << 14;
 const MOST_LOOKED_THROUGH: usize = 16;
 /// Receives whose message was not sent yet when their buffers were used.
 const MOST_UNSENT: usize = 1 << 12;
-/// Pairs of calls that are told apart.
-const MOST_FOUND: usize = 1 << 10;
 
 /// What is done with memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -190,13 +188,9 @@ pub(crate) struct ActiveBuffers {
     /// Processes of which something was missed. Nothing is told of them any more: a loss is known before records that are older than it, so
     /// that a request of these may have been completed in it.
     lost: FxHashSet<u32>,
-    found: BTreeMap<ConflictKey, EarlyUse>,
+    found: FoundByCall<ConflictKey, EarlyUse>,
     /// Receives whose buffers were sent before their message was, as far as is known, with when that was.
     unsent: FxHashMap<MessageId, (ConflictKey, u64)>,
-    /// Some of which it was not looked up where they were called.
-    wants_places: bool,
-    /// Something was found that nobody has asked for yet.
-    is_new: bool,
 }
 
 /// Someone uses memory of a process.
@@ -266,42 +260,37 @@ impl ActiveBuffers {
         let rank = buffer.message.call.rank;
         let Origin { row, return_address } = buffer.origin;
         let function = row.name.as_str();
-        let is_full = self.found.len() >= MOST_FOUND;
         let key = (rank, function, return_address, used.user, used.access);
         if may_be_unsent && self.unsent.len() < MOST_UNSENT {
             self.unsent.insert(buffer.message, (key, used.time_ns));
         }
-        match self.found.entry(key) {
-            Entry::Occupied(mut known) => {
-                let known = known.get_mut();
-                known.count += 1;
-                self.is_new |= !known.is_race && !may_be_unsent;
-                known.is_race |= !may_be_unsent;
+        let again = |known: &mut EarlyUse| {
+            known.count += 1;
+            let is_news = !known.is_race && !may_be_unsent;
+            known.is_race |= !may_be_unsent;
+            is_news
+        };
+        self.found.note(key, again, || {
+            let first_used = used.range.start.max(buffer.start);
+            let used_bytes = used.range.end.min(buffer.end) - first_used;
+            EarlyUse {
+                rank,
+                function,
+                return_address,
+                place: None,
+                receives: buffer.receives,
+                user: used.user,
+                user_place: None,
+                access: used.access,
+                count: 1,
+                buffer_bytes: buffer.end - buffer.start,
+                used_bytes,
+                first_byte: first_used - buffer.start,
+                is_same: buffer.start == used.range.start,
+                is_race: !may_be_unsent,
+                first_ns: used.time_ns,
             }
-            Entry::Vacant(_) if is_full => {}
-            Entry::Vacant(free) => {
-                let first_used = used.range.start.max(buffer.start);
-                let used_bytes = used.range.end.min(buffer.end) - first_used;
-                free.insert(EarlyUse {
-                    rank,
-                    function,
-                    return_address,
-                    place: None,
-                    receives: buffer.receives,
-                    user: used.user,
-                    user_place: None,
-                    access: used.access,
-                    count: 1,
-                    buffer_bytes: buffer.end - buffer.start,
-                    used_bytes,
-                    first_byte: first_used - buffer.start,
-                    is_same: buffer.start == used.range.start,
-                    is_race: !may_be_unsent,
-                    first_ns: used.time_ns,
-                });
-                (self.wants_places, self.is_new) = (true, true);
-            }
-        }
+        });
     }
 
     /// What an active request sends has changed, from this byte of the buffer on. If it was seen how, that is known already.
@@ -316,7 +305,7 @@ impl ActiveBuffers {
                 && found.access != MemoryAccess::Reads
                 && !matches!(found.user, MemoryUser::Store(..))
         };
-        if self.found.values().any(is_seen) {
+        if self.found.all().any(is_seen) {
             return;
         }
         let range = buffer.start + byte..buffer.start + byte + 1;
@@ -331,37 +320,34 @@ impl ActiveBuffers {
         }
         if let Some((key, used_ns)) = self.unsent.remove(&receive)
             && sent_ns <= used_ns
-            && let Some(found) = self.found.get_mut(&key)
         {
-            self.is_new |= !found.is_race;
-            found.is_race = true;
+            self.found.change(&key, |found| !std::mem::replace(&mut found.is_race, true));
         }
     }
 
     /// All that was found.
     pub(crate) fn found(&self) -> impl Iterator<Item = &EarlyUse> {
-        self.found.values()
+        self.found.all()
     }
 
     /// Whether something was found since the last call.
     pub(super) fn take_new(&mut self) -> bool {
-        std::mem::take(&mut self.is_new)
+        self.found.take_new()
     }
 
     /// Whether there are calls of which it was not looked up where they were made.
     pub(super) fn wants_places(&self) -> bool {
-        self.wants_places
+        self.found.wants_places()
     }
 
     /// Looks that up; `place`: where a rank's return address is in the code.
     pub(super) fn find_places(&mut self, place: impl Fn(u32, u64) -> Option<CodePlace>) {
-        self.wants_places = false;
-        for found in self.found.values_mut() {
+        self.found.find_places(|found| {
             found.place = found.place.or_else(|| place(found.rank, found.return_address));
             if let MemoryUser::Call(_, return_address) | MemoryUser::Store(_, return_address) = found.user {
                 found.user_place = found.user_place.or_else(|| place(found.rank, return_address));
             }
-        }
+        });
     }
 }
 

@@ -13,6 +13,7 @@ mod data;
 mod epochs;
 mod few;
 mod follow;
+mod found;
 mod groups;
 mod ids;
 mod leaks;

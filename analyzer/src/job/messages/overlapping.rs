@@ -1,15 +1,11 @@
 //! Buffers of one call that overlap where it reads one and writes the other: MPI forbids that (MPI 4.0, 2.3 and 3.10), and which data a rank
 //! gets or gives depends on how the library does it.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::ops::Range;
 
+use super::found::FoundByCall;
 use super::leaks::Origin;
 use crate::tape::input::CodePlace;
-
-/// Calls that are told apart.
-const MOST: usize = 1 << 10;
 
 /// What one call of one rank was given.
 #[derive(Clone, Debug)]
@@ -34,13 +30,7 @@ pub(crate) struct AliasedBuffers {
 
 /// Of all ranks.
 #[derive(Debug, Default)]
-pub(crate) struct Overlapping {
-    found: BTreeMap<(u32, u64), AliasedBuffers>,
-    /// Some of which it was not looked up where they were called.
-    wants_places: bool,
-    /// Something was found that nobody has asked for yet.
-    is_new: bool,
-}
+pub(crate) struct Overlapping(FoundByCall<(u32, u64), AliasedBuffers>);
 
 /// Two buffers of a call.
 #[derive(Clone, Debug)]
@@ -65,53 +55,45 @@ impl Overlapping {
         }
         let is_own_part = call.is_own_part;
         let return_address = call.origin.return_address;
-        let is_full = self.found.len() >= MOST;
-        match self.found.entry((call.rank, return_address)) {
-            Entry::Occupied(mut known) => {
-                let known = known.get_mut();
-                known.count += 1;
-                self.is_new |= known.is_own_part && !is_own_part;
-                known.is_own_part &= is_own_part;
-            }
-            Entry::Vacant(_) if is_full => {}
-            Entry::Vacant(new) => {
-                new.insert(AliasedBuffers {
-                    rank: call.rank,
-                    function: call.origin.row.name.as_str(),
-                    return_address,
-                    place: None,
-                    count: 1,
-                    read_bytes: read.end - read.start,
-                    overlap_bytes: end - start,
-                    first_ns: call.time_ns,
-                    is_own_part,
-                });
-                (self.wants_places, self.is_new) = (true, true);
-            }
-        }
+        let again = |known: &mut AliasedBuffers| {
+            known.count += 1;
+            let is_news = known.is_own_part && !is_own_part;
+            known.is_own_part &= is_own_part;
+            is_news
+        };
+        self.0.note((call.rank, return_address), again, || AliasedBuffers {
+            rank: call.rank,
+            function: call.origin.row.name.as_str(),
+            return_address,
+            place: None,
+            count: 1,
+            read_bytes: read.end - read.start,
+            overlap_bytes: end - start,
+            first_ns: call.time_ns,
+            is_own_part,
+        });
     }
 
     /// All that was found.
     pub(crate) fn found(&self) -> impl Iterator<Item = &AliasedBuffers> {
-        self.found.values()
+        self.0.all()
     }
 
-    /// Whether something was found since the last call.
+    /// See [`FoundByCall::take_new`].
     pub(super) fn take_new(&mut self) -> bool {
-        std::mem::take(&mut self.is_new)
+        self.0.take_new()
     }
 
-    /// Whether there are calls of which it was not looked up where they were made.
+    /// See [`FoundByCall::wants_places`].
     pub(super) fn wants_places(&self) -> bool {
-        self.wants_places
+        self.0.wants_places()
     }
 
-    /// Looks that up; `place`: where a rank's return address is in the code.
+    /// `place`: where a rank's return address is in the code.
     pub(super) fn find_places(&mut self, place: impl Fn(u32, u64) -> Option<CodePlace>) {
-        self.wants_places = false;
-        for found in self.found.values_mut() {
-            found.place = found.place.or_else(|| place(found.rank, found.return_address));
-        }
+        self.0.find_places(|found| {
+            found.place = found.place.or_else(|| place(found.rank, found.return_address))
+        });
     }
 }
 

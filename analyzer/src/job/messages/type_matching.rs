@@ -1,15 +1,10 @@
 //! Messages whose elements are something else where they are received (type matching: MPI 4.0, 3.3.1): numbers of one kind are
 //! read as numbers of another, and nothing fails.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
-
+use super::found::FoundByCall;
 use super::op::Endpoint;
 use crate::mpi::datatypes::Element;
 use crate::tape::input::CodePlace;
-
-/// Pairs of calls of two ranks that are told apart.
-const MOST: usize = 1 << 10;
 
 /// Messages between two calls of two ranks.
 #[derive(Clone, Debug)]
@@ -53,13 +48,7 @@ impl TypedCall {
 
 /// All of a job.
 #[derive(Debug, Default)]
-pub(crate) struct TypeMatching {
-    found: BTreeMap<[(u32, u64, Element); 2], TypeMismatch>,
-    /// Some of which it was not looked up where they were called.
-    wants_places: bool,
-    /// Something was found that nobody has asked for yet.
-    is_new: bool,
-}
+pub(crate) struct TypeMatching(FoundByCall<[(u32, u64, Element); 2], TypeMismatch>);
 
 impl TypeMatching {
     /// A message was received.
@@ -73,39 +62,35 @@ impl TypeMatching {
     }
 
     fn note(&mut self, sender: TypedCall, receiver: TypedCall, time_ns: u64) {
-        let is_full = self.found.len() >= MOST;
-        match self.found.entry([sender.key(), receiver.key()]) {
-            Entry::Occupied(mut known) => known.get_mut().count += 1,
-            Entry::Vacant(_) if is_full => {}
-            Entry::Vacant(free) => {
-                free.insert(TypeMismatch { sender, receiver, count: 1, first_ns: time_ns });
-                (self.wants_places, self.is_new) = (true, true);
-            }
-        }
+        let again = |known: &mut TypeMismatch| {
+            known.count += 1;
+            false
+        };
+        let key = [sender.key(), receiver.key()];
+        self.0.note(key, again, || TypeMismatch { sender, receiver, count: 1, first_ns: time_ns });
     }
 
     /// All that was found.
     pub fn found(&self) -> impl Iterator<Item = &TypeMismatch> {
-        self.found.values()
+        self.0.all()
     }
 
-    /// Whether something was found since the last call.
+    /// See [`FoundByCall::take_new`].
     pub(super) fn take_new(&mut self) -> bool {
-        std::mem::take(&mut self.is_new)
+        self.0.take_new()
     }
 
-    /// Whether there are calls of which it was not looked up where they were made.
+    /// See [`FoundByCall::wants_places`].
     pub(super) fn wants_places(&self) -> bool {
-        self.wants_places
+        self.0.wants_places()
     }
 
-    /// Looks that up; `place`: where a rank's return address is in the code.
+    /// `place`: where a rank's return address is in the code.
     pub(super) fn find_places(&mut self, place: impl Fn(u32, u64) -> Option<CodePlace>) {
-        self.wants_places = false;
-        for found in self.found.values_mut() {
+        self.0.find_places(|found| {
             for end in [&mut found.sender, &mut found.receiver] {
                 end.place = end.place.or_else(|| place(end.rank, end.return_address));
             }
-        }
+        });
     }
 }

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::views::{Views, finding};
-use crate::findings::finding::{AccessConflict, Evidence, Finding, Place, Severity, StuckCall, Verdict};
+use super::views::{Views, distinct, finding};
+use crate::findings::finding::{AccessConflict, Evidence, Finding, Severity, Verdict};
 use crate::findings::ids;
 use crate::job::messages::{self, ConflictingAccess};
-use crate::job::process::Who;
 
 impl Views<'_> {
     /// One for each pair of calls of the program, whichever ranks made them and in which order.
@@ -22,11 +21,7 @@ impl Views<'_> {
     }
 
     fn access_conflict(&self, all: &[&messages::UnorderedAccesses]) -> Option<Finding> {
-        let call = |end: &ConflictingAccess| StuckCall {
-            function: end.function.to_owned(),
-            arguments: Vec::new(),
-            place: end.place.map_or_else(Place::default, |place| self.code_place(place, 1)),
-        };
+        let call = |end: &ConflictingAccess| self.call_from(end.function, end.place);
         let first = all.iter().min_by_key(|found| found.first_ns)?;
         let [early, late] = &first.ends;
         let is_early = |end: &&ConflictingAccess| (end.function, end.place) == (early.function, early.place);
@@ -50,11 +45,4 @@ impl Views<'_> {
         let evidence = Evidence::AccessConflict(Box::new(evidence));
         Some(finding(id, Verdict::Violated, Severity::Warning, who, evidence))
     }
-}
-
-fn distinct(ranks: impl Iterator<Item = u32>) -> Vec<Who> {
-    let mut ranks: Vec<Who> = ranks.map(Who::Rank).collect();
-    ranks.sort_unstable();
-    ranks.dedup();
-    ranks
 }

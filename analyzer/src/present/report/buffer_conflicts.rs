@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::views::{Views, finding};
+use super::views::{Views, distinct, finding};
 use crate::findings::finding::{
-    BufferAccess, BufferConflict, BufferUser, Evidence, Finding, Place, Severity, StuckCall, Verdict,
+    BufferAccess, BufferConflict, BufferUser, Evidence, Finding, Severity, Verdict,
 };
 use crate::findings::ids;
 use crate::job::messages;
-use crate::job::process::Who;
-use crate::tape::input::CodePlace;
 
 /// Several receives of so little into one buffer are mostly tokens, whose content nobody looks at.
 const MOST_OF_A_TOKEN_BYTES: u64 = 8;
@@ -32,23 +30,18 @@ impl Views<'_> {
 
     fn buffer_conflict(&self, all: &[&messages::EarlyUse]) -> Option<Finding> {
         let first = all.iter().min_by_key(|found| found.first_ns)?;
-        let call = |function: &str, place: Option<CodePlace>| StuckCall {
-            function: function.to_owned(),
-            arguments: Vec::new(),
-            place: place.map_or_else(Place::default, |place| self.code_place(place, 1)),
-        };
-        let mut ranks: Vec<Who> = all.iter().map(|found| Who::Rank(found.rank)).collect();
-        ranks.sort_unstable();
-        ranks.dedup();
+        let ranks = distinct(all.iter().map(|found| found.rank));
         let evidence = BufferConflict {
-            request: call(first.function, first.place),
+            request: self.call_from(first.function, first.place),
             receives: first.receives,
             user: match first.user {
-                messages::MemoryUser::Call(function, _) => BufferUser::Call(call(function, first.user_place)),
+                messages::MemoryUser::Call(function, _) => {
+                    BufferUser::Call(self.call_from(function, first.user_place))
+                }
                 messages::MemoryUser::Copy(site) => BufferUser::Copy { place: self.place(site) },
                 messages::MemoryUser::Free(site) => BufferUser::Free { place: self.place(site) },
                 messages::MemoryUser::Store(function, _) => BufferUser::Store {
-                    seen_by: call(function, first.user_place),
+                    seen_by: self.call_from(function, first.user_place),
                     first_byte: first.first_byte,
                 },
             },

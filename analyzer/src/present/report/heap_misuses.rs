@@ -2,12 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::views::{Views, finding};
-use crate::findings::finding::{
-    BufferAccess, Evidence, Finding, HeapFault, HeapMisuse, Place, Severity, StuckCall, Verdict,
-};
+use super::views::{Views, distinct, finding};
+use crate::findings::finding::{BufferAccess, Evidence, Finding, HeapFault, HeapMisuse, Severity, Verdict};
 use crate::findings::ids;
-use crate::job::process::Who;
 use crate::job::{BlockFault, HeapError};
 use crate::tape::input::CodePlace;
 
@@ -25,15 +22,9 @@ impl Views<'_> {
     fn heap_misuse(&self, all: &[&HeapError]) -> Option<Finding> {
         let first = all.iter().min_by_key(|found| found.first_ns)?;
         let place = |place: CodePlace| self.code_place(place, 1);
-        let mut ranks: Vec<Who> = all.iter().map(|found| Who::Rank(found.rank)).collect();
-        ranks.sort_unstable();
-        ranks.dedup();
+        let ranks = distinct(all.iter().map(|found| found.rank));
         let evidence = HeapMisuse {
-            call: StuckCall {
-                function: first.function.to_owned(),
-                arguments: Vec::new(),
-                place: first.place.map_or_else(Place::default, place),
-            },
+            call: self.call_from(first.function, first.place),
             fault: fault(first),
             access: if first.is_written { BufferAccess::Written } else { BufferAccess::Read },
             allocated: self.buffer(first.used.block).allocated.unwrap_or_default(),

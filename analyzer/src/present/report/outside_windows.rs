@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::views::{Views, finding};
-use crate::findings::finding::{
-    BufferAccess, Evidence, Finding, OutsideWindow, Place, Severity, StuckCall, Verdict,
-};
+use super::views::{Views, distinct, finding};
+use crate::findings::finding::{BufferAccess, Evidence, Finding, OutsideWindow, Severity, Verdict};
 use crate::findings::ids;
 use crate::job::messages::OutsideAccess;
 use crate::job::process::Who;
@@ -22,15 +20,9 @@ impl Views<'_> {
 
     fn outside_window(&self, all: &[&OutsideAccess]) -> Option<Finding> {
         let first = all.iter().min_by_key(|found| found.first_ns)?;
-        let mut ranks: Vec<Who> = all.iter().map(|found| Who::Rank(found.rank)).collect();
-        ranks.sort_unstable();
-        ranks.dedup();
+        let ranks = distinct(all.iter().map(|found| found.rank));
         let evidence = OutsideWindow {
-            call: StuckCall {
-                function: first.function.to_owned(),
-                arguments: Vec::new(),
-                place: first.place.map_or_else(Place::default, |place| self.code_place(place, 1)),
-            },
+            call: self.call_from(first.function, first.place),
             access: if first.is_written { BufferAccess::Written } else { BufferAccess::Read },
             count: all.iter().map(|found| found.count).sum(),
             target: Who::Rank(first.target),

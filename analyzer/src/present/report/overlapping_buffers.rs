@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::views::{Views, finding};
-use crate::findings::finding::{Evidence, Finding, OverlappingBuffers, Place, Severity, StuckCall, Verdict};
+use super::views::{Views, distinct, finding};
+use crate::findings::finding::{Evidence, Finding, OverlappingBuffers, Severity, Verdict};
 use crate::findings::ids;
 use crate::job::messages::AliasedBuffers;
-use crate::job::process::Who;
 
 impl Views<'_> {
     /// One for each call of the program, whichever ranks made it.
@@ -22,15 +21,9 @@ impl Views<'_> {
         let is_own_part = all.iter().all(|found| found.is_own_part);
         let told = all.iter().filter(|found| found.is_own_part == is_own_part);
         let first = told.min_by_key(|found| found.first_ns)?;
-        let mut ranks: Vec<Who> = all.iter().map(|found| Who::Rank(found.rank)).collect();
-        ranks.sort_unstable();
-        ranks.dedup();
+        let ranks = distinct(all.iter().map(|found| found.rank));
         let evidence = OverlappingBuffers {
-            call: StuckCall {
-                function: first.function.to_owned(),
-                arguments: Vec::new(),
-                place: first.place.map_or_else(Place::default, |place| self.code_place(place, 1)),
-            },
+            call: self.call_from(first.function, first.place),
             is_own_part,
             count: all.iter().map(|found| found.count).sum(),
             read_bytes: first.read_bytes,

@@ -40,6 +40,12 @@ impl Views<'_> {
         }
     }
 
+    /// A call of the program that returns there.
+    pub(super) fn call_from(&self, function: &str, place: Option<CodePlace>) -> StuckCall {
+        let place = place.map_or_else(Place::default, |place| self.code_place(place, 1));
+        StuckCall { function: function.to_owned(), arguments: Vec::new(), place }
+    }
+
     pub(super) fn group(&self, id: GroupId) -> GroupView {
         let group = self.p.chains.groups.get(id);
         let weights = self.p.chains.frequent.ops(id);
@@ -153,4 +159,12 @@ pub(super) fn finding(
     let mut finding = Finding { id, verdict, severity, summary, who, nodes, evidence, next_steps };
     crate::present::say::say(&mut finding);
     finding
+}
+
+/// Each rank once, in order.
+pub(super) fn distinct(ranks: impl Iterator<Item = u32>) -> Vec<Who> {
+    let mut ranks: Vec<Who> = ranks.map(Who::Rank).collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    ranks
 }

@@ -10,12 +10,11 @@ mod found;
 mod outside;
 mod window;
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
+use super::found::FoundByCall;
 use super::ids::{CommId, MessageId};
 use super::op::Op;
 use crate::mpi::calls::WindowAccess;
@@ -30,8 +29,6 @@ use window::{FollowedWindow, MOST_ACTIVE, WindowMember};
 
 /// Windows that are followed at once.
 const MOST_WINDOWS: usize = 1 << 12;
-/// Pairs of calls that are told apart.
-const MOST_FOUND: usize = 1 << 10;
 
 /// A use of memory in a window by its own process.
 #[derive(Debug)]
@@ -51,12 +48,10 @@ pub(crate) struct Accesses {
     of_process: FxHashMap<u32, Vec<(CommId, u32)>>,
     /// What processes do themselves with such memory, by pid.
     local_uses: FxHashMap<u32, Vec<LocalUse>>,
-    found: BTreeMap<(u32, [(u32, u64); 2]), UnorderedAccesses>,
+    found: FoundByCall<(u32, [(u32, u64); 2]), UnorderedAccesses>,
     outside: OutsideAccesses,
     /// Something was missed: it may have ordered what is seen from then on.
     is_over: bool,
-    wants_places: bool,
-    is_new: bool,
 }
 
 impl Accesses {
@@ -174,11 +169,9 @@ impl Accesses {
         let Some(found) = self.windows.get_mut(&window).filter(|found| !found.is_lost) else { return };
         let Some(target) = found.members.get(&access.target) else { return };
         let Some(range) = target.unit_bytes.and_then(|unit_bytes| access.range(unit_bytes)) else { return };
-        let is_first_outside = target.len_bytes.is_some_and(|len_bytes| {
-            self.outside.check(&access, &range, len_bytes, || rank_of(access.target))
-        });
-        self.wants_places |= is_first_outside;
-        self.is_new |= is_first_outside;
+        if let Some(len_bytes) = target.len_bytes {
+            self.outside.check(&access, &range, len_bytes, || rank_of(access.target));
+        }
         let Some(epoch) = found.members.get(&access.own).and_then(|member| member.epoch(access.target))
         else {
             return;
@@ -263,20 +256,17 @@ impl Accesses {
     }
 
     fn note(&mut self, unordered: UnorderedAccesses) {
-        let is_full = self.found.len() >= MOST_FOUND;
-        match self.found.entry((unordered.target, unordered.ends.each_ref().map(ConflictingAccess::key))) {
-            Entry::Occupied(mut known) => known.get_mut().count += 1,
-            Entry::Vacant(_) if is_full => {}
-            Entry::Vacant(free) => {
-                free.insert(unordered);
-                (self.wants_places, self.is_new) = (true, true);
-            }
-        }
+        let again = |known: &mut UnorderedAccesses| {
+            known.count += 1;
+            false
+        };
+        let key = (unordered.target, unordered.ends.each_ref().map(ConflictingAccess::key));
+        self.found.note(key, again, || unordered);
     }
 
     /// All that was found.
     pub(crate) fn found(&self) -> impl Iterator<Item = &UnorderedAccesses> {
-        self.found.values()
+        self.found.all()
     }
 
     /// All that were outside of the memory that is in a window.
@@ -286,20 +276,21 @@ impl Accesses {
 
     /// Whether something was found since the last call.
     pub(super) fn take_new(&mut self) -> bool {
-        std::mem::take(&mut self.is_new)
+        self.found.take_new() | self.outside.take_new()
     }
 
     /// Whether there are calls of which it was not looked up where they were made.
     pub(super) fn wants_places(&self) -> bool {
-        self.wants_places
+        self.found.wants_places() || self.outside.wants_places()
     }
 
     /// Looks that up; `place`: where a rank's return address is in the code.
     pub(super) fn find_places(&mut self, place: impl Fn(u32, u64) -> Option<CodePlace>) {
-        self.wants_places = false;
-        for end in self.found.values_mut().flat_map(|found| found.ends.iter_mut()) {
-            end.place = end.place.or_else(|| place(end.rank, end.return_address));
-        }
+        self.found.find_places(|found| {
+            for end in &mut found.ends {
+                end.place = end.place.or_else(|| place(end.rank, end.return_address));
+            }
+        });
         self.outside.find_places(place);
     }
 }

@@ -1,15 +1,11 @@
 //! Accesses that go past an end of the memory that their target has in the window.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::ops::Range;
 
 use super::access::OneSidedAccess;
+use crate::job::messages::found::FoundByCall;
 use crate::mpi::calls::WindowAccess;
 use crate::tape::input::CodePlace;
-
-/// Calls that are told apart.
-const MOST: usize = 1 << 10;
 
 /// What one call of one rank did outside of windows.
 #[derive(Clone, Debug)]
@@ -38,58 +34,60 @@ pub(crate) struct OutsideAccess {
 
 /// Of all windows.
 #[derive(Debug, Default)]
-pub(super) struct OutsideAccesses {
-    found: BTreeMap<(u32, u64), OutsideAccess>,
-}
+pub(super) struct OutsideAccesses(FoundByCall<(u32, u64), OutsideAccess>);
 
 impl OutsideAccesses {
-    /// An access to bytes of the memory that a target has in a window, so many in all; `target`: in MPI_COMM_WORLD. Whether it is the first of
-    /// its call that is outside.
+    /// An access to bytes of the memory that a target has in a window, so many in all; `target`: in MPI_COMM_WORLD.
     pub fn check(
         &mut self,
         access: &OneSidedAccess,
         range: &Range<i64>,
         window_bytes: u64,
         target: impl FnOnce() -> u32,
-    ) -> bool {
+    ) {
         let is_inside = range.start >= 0 && range.end.cast_unsigned() <= window_bytes;
         if is_inside {
-            return false;
+            return;
         }
         let return_address = access.origin.return_address;
-        let is_full = self.found.len() >= MOST;
-        match self.found.entry((access.rank, return_address)) {
-            Entry::Occupied(mut known) => known.get_mut().count += 1,
-            Entry::Vacant(_) if is_full => {}
-            Entry::Vacant(new) => {
-                new.insert(OutsideAccess {
-                    rank: access.rank,
-                    function: access.origin.row.name.as_str(),
-                    return_address,
-                    place: None,
-                    is_written: access.kind != WindowAccess::Get,
-                    count: 1,
-                    target: target(),
-                    window_bytes,
-                    offset_bytes: range.start,
-                    len_bytes: access.len_bytes,
-                    first_ns: access.time_ns,
-                });
-                return true;
-            }
-        }
-        false
+        let again = |known: &mut OutsideAccess| {
+            known.count += 1;
+            false
+        };
+        self.0.note((access.rank, return_address), again, || OutsideAccess {
+            rank: access.rank,
+            function: access.origin.row.name.as_str(),
+            return_address,
+            place: None,
+            is_written: access.kind != WindowAccess::Get,
+            count: 1,
+            target: target(),
+            window_bytes,
+            offset_bytes: range.start,
+            len_bytes: access.len_bytes,
+            first_ns: access.time_ns,
+        });
     }
 
     /// All that was found.
     pub fn found(&self) -> impl Iterator<Item = &OutsideAccess> {
-        self.found.values()
+        self.0.all()
     }
 
-    /// Looks up where calls were made; `place`: where a rank's return address is in the code.
+    /// See [`FoundByCall::take_new`].
+    pub fn take_new(&mut self) -> bool {
+        self.0.take_new()
+    }
+
+    /// See [`FoundByCall::wants_places`].
+    pub fn wants_places(&self) -> bool {
+        self.0.wants_places()
+    }
+
+    /// `place`: where a rank's return address is in the code.
     pub fn find_places(&mut self, place: impl Fn(u32, u64) -> Option<CodePlace>) {
-        for found in self.found.values_mut() {
-            found.place = found.place.or_else(|| place(found.rank, found.return_address));
-        }
+        self.0.find_places(|found| {
+            found.place = found.place.or_else(|| place(found.rank, found.return_address))
+        });
     }
 }
