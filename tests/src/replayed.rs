@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::job::{JobSpec, MpiImplementation};
-use crate::session::binary;
+use crate::session::{Cluster, binary};
 use crate::system::Nodes;
 use crate::system::deadline;
 use crate::system::number_from_environment;
@@ -26,8 +26,37 @@ pub struct ReplayCase {
     folder: TempDir,
     program: ReplayedProgram,
     ranks: usize,
-    /// Where ranks run, if not all here.
-    nodes: Option<Nodes>,
+    place: RanksPlace,
+}
+
+/// Where ranks run.
+enum RanksPlace {
+    /// All of them here.
+    Here,
+    /// On nodes that nobody watches.
+    Nodes(Nodes),
+    /// On nodes with agents, over whose bus `run` watches them.
+    Cluster(Box<Cluster>),
+}
+
+impl RanksPlace {
+    fn nodes(&self) -> Option<&Nodes> {
+        match self {
+            Self::Here => None,
+            Self::Nodes(nodes) => Some(nodes),
+            Self::Cluster(cluster) => Some(&cluster.nodes),
+        }
+    }
+
+    /// Options of a command that watches them.
+    fn options(&self, verb: &str) -> Vec<String> {
+        match self {
+            Self::Cluster(cluster) if verb == "run" => {
+                [cluster.bus.options("root"), Cluster::patience()].concat()
+            }
+            _ => Vec::new(),
+        }
+    }
 }
 
 enum ReplayedProgram {
@@ -69,7 +98,8 @@ pub fn times(usual: usize) -> Result<(usize, usize)> {
 impl ReplayCase {
     /// One of the project's own jobs. Three ranks: MPICH gives no core away while it waits.
     pub fn own(library: MpiImplementation, program: &str, arguments: &[&str]) -> Result<Self> {
-        Ok(Self { folder: TempDir::new()?, program: own(library, program, arguments), ranks: 3, nodes: None })
+        let program = own(library, program, arguments);
+        Ok(Self { folder: TempDir::new()?, program, ranks: 3, place: RanksPlace::Here })
     }
 
     /// Any other program.
@@ -78,7 +108,7 @@ impl ReplayCase {
             folder: TempDir::new()?,
             program: ReplayedProgram::Installed(Box::new(spec)),
             ranks: 0,
-            nodes: None,
+            place: RanksPlace::Here,
         })
     }
 
@@ -89,12 +119,17 @@ impl ReplayCase {
 
     /// The ranks of an own job, on so many nodes. Needs root.
     pub fn on_nodes(self, count: usize) -> Result<Self> {
-        Ok(Self { nodes: Some(Nodes::new(count)?), ..self })
+        Ok(Self { place: RanksPlace::Nodes(Nodes::new(count)?), ..self })
+    }
+
+    /// The same, with a bus between the nodes, and an agent on each. Needs root.
+    pub fn on_watched_nodes(self, count: usize) -> Result<Self> {
+        Ok(Self { place: RanksPlace::Cluster(Box::new(Cluster::start(count)?)), ..self })
     }
 
     /// All ranks here from now on.
     pub fn on_this_node(&mut self) {
-        self.nodes = None;
+        self.place = RanksPlace::Here;
     }
 
     /// Another program or other arguments for the same tapes.
@@ -146,7 +181,7 @@ impl ReplayCase {
                 let arguments =
                     arguments.iter().map(|word| if word == "LOG" { folder.clone() } else { word.clone() });
                 let job = JobSpec::own(*library, name)?.ranks(self.ranks).args(arguments);
-                let job = match &self.nodes {
+                let job = match self.place.nodes() {
                     Some(nodes) => job.on_nodes(nodes)?,
                     None => job,
                 };
@@ -162,7 +197,7 @@ impl ReplayCase {
         };
         let mut command = Command::new(binary()?);
         command.current_dir(logs);
-        command.arg(verb).args(options).args(tape).arg("--").args(words);
+        command.arg(verb).args(self.place.options(verb)).args(options).args(tape).arg("--").args(words);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Ok(command)
     }

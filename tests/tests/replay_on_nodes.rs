@@ -129,3 +129,48 @@ fn a_node_whose_share_is_killed_is_told_and_its_ranks_go_on() -> Result<()> {
     ensure!(recorded.logs.iter().all(|log| !log.is_empty()));
     Ok(())
 }
+
+/// By a session over the bus: nothing is loaded into the job.
+const BY_PROBES: [&str; 3] = ["--quiet", "--replayable", "--record"];
+
+fn watched_on_two_nodes(library: MpiImplementation, arguments: &[&str]) -> Result<ReplayCase> {
+    let arguments = [arguments, &["--log", "LOG", "--timed", "0", "--told", "1"]].concat();
+    let ranks = if library == OpenMpi { 4 } else { 2 };
+    ReplayCase::own(library, "anyorder", &arguments)?.ranks(ranks).on_watched_nodes(2)
+}
+
+#[test]
+fn what_probes_recorded_on_all_nodes_is_replayed_there_and_on_one_node() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let mut case = watched_on_two_nodes(library, &["all", "--rounds", "20"])?;
+        let recorded = case.run("run", &BY_PROBES, "x", None)?;
+        recorded.check(0, &[])?;
+        let said = ["recorded by probes", "replayed to the end of the record"];
+        let there = case.run("replay", NODES, "x", None)?;
+        there.check(0, &said)?;
+        there.check_same(&recorded).with_context(|| format!("{library:?}, there"))?;
+        case.on_this_node();
+        let here = case.run("replay", &[], "x", Some("0"))?;
+        here.check(0, &said)?;
+        here.check_same(&recorded).with_context(|| format!("{library:?}, here"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_hang_that_probes_recorded_over_nodes_comes_again_on_one() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let mut case = watched_on_two_nodes(library, &["hang", "--rounds", "500"])?;
+        let recorded = case.run_and("run", &BY_PROBES, "x", |dmscope, log| {
+            wait_for_bytes(log, 1)?;
+            kill_job(dmscope);
+            Ok(())
+        })?;
+        ensure!(recorded.output.contains("rank 0 hangs"), "{library:?}: {recorded:?}");
+        case.on_this_node();
+        let replayed = case.run("replay", &["--patience", "2s"], "x", Some("0"))?;
+        replayed.check(0, &["the job hangs where its record ends", "MPI_Recv(source=1, tag=4711"])?;
+        ensure!(replayed.logs[0] == recorded.logs[0], "{library:?}: {}", replayed.said);
+    }
+    Ok(())
+}

@@ -2,8 +2,9 @@
 
 use crate::common::nodes::{RANKS, joined, part, ring, shifted};
 use crate::common::{Trace, pid};
-use analyzer::input::{End, Input, Loss, Start};
+use analyzer::input::{End, Input, Loss, ProcessFacts, Start};
 use analyzer::tape::{LiveJoin, MAX_NODES, Patience, node_of, pid_on_node};
+use analyzer::wire::{Body, CallContext, Header, Record};
 use proptest::prelude::*;
 
 const S: u64 = 1_000_000_000;
@@ -129,6 +130,62 @@ fn a_node_that_is_silent_for_too_long_holds_up_nobody_and_is_a_loss() {
 
 fn node_of_record(input: &Input) -> Option<usize> {
     if let Input::Record(record) = input { Some(node_of(record.pid())) } else { None }
+}
+
+fn stream(stream: u64, position: u32, receive: bool) -> Body {
+    Body::Stream { addr: 1, stream, position, len_bytes: 4, receive, context: CallContext::default() }
+}
+
+fn record(time_ns: u64, pid: u32, body: Body) -> Input {
+    Input::Record(Record { header: Header { time_ns, pid, tid: pid, probe: 0 }, body }.encode())
+}
+
+/// Node 1 waits for what the child sends, and node 0 for what its daemon was told by somebody who is not watched.
+#[test]
+fn what_a_process_does_comes_after_it_was_started_even_if_others_wait_for_it() {
+    const DAEMON: u32 = 5;
+    const CHILD: u32 = 6;
+    let facts = ProcessFacts { pid: CHILD, time_ns: 13, ..ProcessFacts::default() };
+    let mut join = LiveJoin::new(PATIENCE);
+    let of_node_0 = [
+        record(10, DAEMON, stream(9, 0, true)),
+        record(11, DAEMON, Body::Fork { child: CHILD }),
+        record(12, CHILD, Body::Exec),
+        Input::Process(Box::new(facts)),
+        record(14, CHILD, stream(1, 0, false)),
+    ];
+    let of_node_1 = [record(12, DAEMON, stream(1, 0, true)), record(13, DAEMON, Body::Exec)];
+    for (node, inputs) in [of_node_0.to_vec(), of_node_1.to_vec()].into_iter().enumerate() {
+        join.push(node, Input::Start(Box::default()));
+        inputs.into_iter().for_each(|input| assert!(join.push(node, input)));
+        join.push(node, Input::End(End { time_ns: 50, ..End::default() }));
+    }
+    join.finish();
+    let all = all_of(&mut join);
+    let time_on_node_0 = |input: &Input| match input {
+        Input::Record(raw) => Some(raw.time_ns()).filter(|_| node_of(raw.pid()) == 0),
+        Input::Process(facts) => Some(facts.time_ns),
+        _ => None,
+    };
+    let times: Vec<u64> = all.iter().filter_map(time_on_node_0).collect();
+    assert_eq!(times, [10, 11, 12, 13, 14]);
+}
+
+/// It came from a launcher that nobody watches, say, and all was over before it was given up.
+#[test]
+fn what_waits_for_bytes_that_nobody_sent_is_given_out_at_the_end() {
+    let mut join = LiveJoin::new(PATIENCE);
+    let received = |position: u32| record(position.into(), 5, stream(7, position, true));
+    for node in 0..2 {
+        join.push(node, Input::Start(Box::default()));
+        (1..4).for_each(|position| assert!(join.push(node, received(4 * position))));
+        join.push(node, Input::End(End { time_ns: 50, ..End::default() }));
+    }
+    let before = records(&all_of(&mut join));
+    join.finish();
+    let after = all_of(&mut join);
+    assert_eq!(before + records(&after), 6);
+    assert!(matches!(after.last(), Some(Input::End(_))));
 }
 
 #[test]

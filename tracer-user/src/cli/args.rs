@@ -285,8 +285,8 @@ pub struct RunArgs {
     #[command(flatten)]
     pub output: OutputArgs,
     /// Record all that `dmscope replay` needs to run the job again with the same messages: as `--returns all --budget none`. Nothing
-    /// is loaded into the job
-    #[arg(long, requires = "record", conflicts_with_all = ["budget", "returns", "bus"])]
+    /// is loaded into the job. With `--bus`, nodes send all that they record
+    #[arg(long, requires = "record", conflicts_with_all = ["budget", "returns"])]
     pub replayable: bool,
     /// Under sudo, start the job as root instead of the user who called sudo
     #[arg(long)]

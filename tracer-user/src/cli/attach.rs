@@ -150,10 +150,16 @@ pub fn run(args: &RunArgs) -> Result<Outcome> {
         let UserBus { bus, user } = bus::connect(&args.bus, nats)?;
         let found = find(&*bus, &user, args.watch.bus_patience)?;
         found.notices.iter().for_each(|notice| sink.notice(notice));
-        let settings = coordinator_settings(bus, user, &args.watch, &args.analysis)?;
+        let mut settings = coordinator_settings(bus, user, &args.watch, &args.analysis)?;
+        if args.replayable {
+            settings.wishes =
+                SessionWishes { returns: Returns::All, budget: None, whole: true, ..settings.wishes };
+        }
         let nodes =
             RunOnNodes { command: &args.job, as_nodes_know_it: &for_nodes(&args.job), nodes: &found.answers };
-        return coordinator::run(&nodes, account.as_ref(), settings, sink.as_mut());
+        let outcome = coordinator::run(&nodes, account.as_ref(), settings, sink.as_mut())?;
+        tell_how_to_replay(args, "--nodes ", sink.as_mut());
+        return Ok(outcome);
     }
     let mut settings = settings(&args.watch, &args.analysis)?;
     if args.replayable {
@@ -162,14 +168,19 @@ pub fn run(args: &RunArgs) -> Result<Outcome> {
     }
     let outcome = session::run(&args.job, account.as_ref(), settings, sink.as_mut())?;
     written_or_not(sink.as_mut())?;
+    tell_how_to_replay(args, "", sink.as_mut());
+    Ok(outcome)
+}
+
+/// What runs the job again with the messages that were recorded; `options`: of that command.
+fn tell_how_to_replay(args: &RunArgs, options: &str, sink: &mut dyn Sink) {
     if let Some(tape) = args.watch.record.as_ref().filter(|_| args.replayable) {
         sink.notice(&format!(
-            "the same messages again: dmscope replay {} -- {}",
+            "the same messages again: dmscope replay {options}{} -- {}",
             quoted([&*tape.to_string_lossy()]),
             quoted(args.job.iter().map(String::as_str))
         ));
     }
-    Ok(outcome)
 }
 
 /// A sink that writes line by line.

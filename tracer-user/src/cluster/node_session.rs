@@ -32,6 +32,10 @@ use crate::session::{self, ExpectedJob, FromNodes, NodePart, Outlets, Settings};
 
 /// From when a job has its name its ranks start within this time.
 const DAEMONS_TIMEOUT: Duration = Duration::from_secs(60);
+/// Where a launcher is quick they are there within this time: it is looked all the time.
+const QUICK_DAEMONS: Duration = Duration::from_secs(3);
+/// Later it is looked only so often.
+const SLOW_PERIOD: Duration = Duration::from_millis(10);
 /// How long the last messages of a session may take.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
@@ -181,6 +185,9 @@ impl ExpectedDaemons {
             self.until = Some(Instant::now() + DAEMONS_TIMEOUT);
         }
         let Some(name) = &self.name else { return Some(Vec::new()) };
+        if self.until.is_some_and(|until| Instant::now() + DAEMONS_TIMEOUT > until + QUICK_DAEMONS) {
+            std::thread::sleep(SLOW_PERIOD);
+        }
         let daemons = self.new.of_job(name, self.only_user);
         self.begins.store(!daemons.is_empty(), Ordering::Relaxed);
         let is_late = self.until.is_some_and(|until| Instant::now() > until);

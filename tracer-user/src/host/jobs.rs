@@ -10,7 +10,7 @@ use super::cpus;
 use super::error::JobError;
 use super::job_name;
 use super::processes::{
-    MpiLibrary, ProcessView, RankProcess, all_pids, mpi_library, only_network, parent, start_ticks,
+    MpiLibrary, ProcessView, RankProcess, all_pids, children, mpi_library, only_network, parent, start_ticks,
 };
 use crate::plan::attach::JobSize;
 use crate::plan::compiled;
@@ -85,8 +85,14 @@ pub fn descendants(ancestors: &[u32]) -> Vec<u32> {
 
 /// What a job is called on all of its nodes whose launcher has just been started, as soon as anything tells.
 pub fn name_below(launcher: u32) -> Option<String> {
-    let pids = descendants(&[launcher]).into_iter().chain([launcher]);
-    pids.filter_map(|pid| ProcessView::read(pid).ok()).find_map(|view| {
+    let mut below = vec![launcher];
+    let mut at = 0;
+    // Of all processes a launcher has few.
+    while let Some(&pid) = below.get(at) {
+        below.extend(children(pid).into_iter().filter(|child| !below.contains(child)).collect::<Vec<_>>());
+        at += 1;
+    }
+    below.into_iter().filter_map(|pid| ProcessView::read(pid).ok()).find_map(|view| {
         let named = job_name::of_daemon(&view.command);
         named.or_else(|| view.rank.and_then(|_| job_name::of_rank(&view.job_names, std::iter::empty())))
     })
@@ -94,8 +100,10 @@ pub fn name_below(launcher: u32) -> Option<String> {
 
 /// Processes that start ranks of a job which has begun since.
 pub struct NewDaemons {
-    /// Was there before, or is something else.
+    /// Was there before, or is something else, each with its start.
     others: HashMap<u32, u64>,
+    /// Those of them that were there when it was last looked. None of their numbers is another's so soon.
+    known: BTreeSet<u32>,
     network: Option<u64>,
 }
 
@@ -103,15 +111,21 @@ impl NewDaemons {
     /// What runs now is none of them.
     pub fn since_now() -> Self {
         let others = all_pids().into_iter().filter_map(|pid| Some((pid, start_ticks(pid).ok()?))).collect();
-        Self { others, network: only_network() }
+        Self { others, known: BTreeSet::new(), network: only_network() }
     }
 
-    /// Those of the job of a name that are a user's (or, with none, anybody's).
+    /// Those of the job of a name that are a user's (or, with none, anybody's). To be asked again and again, without a pause.
     pub fn of_job(&mut self, name: &str, uid: Option<u32>) -> Vec<u32> {
         let mut found = Vec::new();
+        let before = std::mem::take(&mut self.known);
         for pid in all_pids() {
+            if before.contains(&pid) {
+                self.known.insert(pid);
+                continue;
+            }
             let Ok(started) = start_ticks(pid) else { continue };
             if self.others.get(&pid) == Some(&started) {
+                self.known.insert(pid);
                 continue;
             }
             let Ok(view) = ProcessView::read(pid) else { continue };

@@ -94,8 +94,14 @@ pub struct ProcessView {
 
 /// All processes that there are now.
 pub fn all_pids() -> Vec<u32> {
-    let processes = procfs::process::all_processes().into_iter().flatten().flatten();
-    processes.filter_map(|process| u32::try_from(process.pid).ok()).collect()
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// What a process has started and that is still there. One may be missed while another one ends.
+pub(super) fn children(pid: u32) -> Vec<u32> {
+    let tasks = open(pid).ok().and_then(|process| process.tasks().ok()).into_iter().flatten().flatten();
+    tasks.filter_map(|task| task.children().ok()).flatten().collect()
 }
 
 /// The only network namespace whose processes are taken care of: our own, if it is not the machine's, as that of a container

@@ -203,7 +203,7 @@ pub struct ExpectedJob<'a> {
 /// The environment does not allow it.
 pub fn expect(job: ExpectedJob<'_>, settings: Settings, sink: &mut dyn Sink) -> Result<()> {
     /// How often it is looked whether daemons are there: from their start to that of their ranks it takes longer.
-    const PERIOD: Duration = Duration::from_millis(5);
+    const PERIOD: Duration = Duration::from_millis(1);
     let begin_ns = clock::monotonic_ns();
     OwnSettings::change()?;
     let mut planner = Planner::new(settings.plan.clone());
@@ -215,6 +215,7 @@ pub fn expect(job: ExpectedJob<'_>, settings: Settings, sink: &mut dyn Sink) -> 
     let mut session = Session::new(parts)?;
     session.start(start(&job.command.join(" "), alloc_min_bytes, true));
     session.begin_with(planned?, is_fast);
+    session.get_ready_for_daemon();
     (job.ready)();
     let daemons = loop {
         if stop.load(Ordering::Relaxed) {

@@ -61,6 +61,19 @@ impl Watched {
         }
     }
 
+    /// Makes a ring for the next process: making one takes several milliseconds.
+    pub(super) fn reserve_slot(&mut self, kernel: &mut dyn Kernel) {
+        self.make_slots(usize::from(self.free.is_empty()), kernel);
+    }
+
+    /// The process uses the ring of one of these.
+    pub(super) fn share_slot(&mut self, owners: &[u32], pid: u32) {
+        let owner = owners.iter().find_map(|owner| self.processes.get(owner));
+        if let Some(WatchedProcess { slot, .. }) = owner.copied() {
+            self.processes.entry(pid).or_insert(WatchedProcess { slot, ..WatchedProcess::default() });
+        }
+    }
+
     fn has_own_slot(&self, pid: u32) -> bool {
         self.processes.get(&pid).is_some_and(|known| self.owners.get(&known.slot) == Some(&pid))
     }

@@ -11,7 +11,7 @@ use super::crossings::Crossings;
 use super::numbers::{CommonProbes, NodeNumbers};
 use crate::tape::causal_order::Moved;
 use crate::tape::input::{ClockReading, Coverage, End, Input, StrangerCost};
-use crate::tape::wire::kind;
+use crate::tape::wire::{Body, Record, kind};
 
 /// For how long a receive waits for what was sent on another node, whose clock may be behind.
 const MOST_WAIT_NS: u64 = 2_000_000_000;
@@ -262,13 +262,19 @@ impl Merge {
         let by_ns = next_ns.or_else(|| self.still_coming().map(|node| self.nodes[node].last_ns).min());
         // Where nobody has anything more, nobody will have sent it.
         let since_ns = by_ns.map_or(u64::MAX, |by_ns| by_ns.saturating_sub(MOST_WAIT_NS));
-        if let Some(node) = self.crossings.give_up(since_ns) {
-            self.note_head(node);
+        if self.give_up_waiting(since_ns) {
             return true;
         }
         let Some(Reverse((.., node))) = self.heads.pop() else { return false };
         self.step(node);
         true
+    }
+
+    /// A node that is held up since then or longer waits no more. False: there is none.
+    fn give_up_waiting(&mut self, since_ns: u64) -> bool {
+        let node = self.crossings.give_up(since_ns);
+        node.iter().for_each(|node| self.note_head(*node));
+        node.is_some()
     }
 
     /// Nodes that are held up, of which more may come: what others wait for, say.
@@ -279,7 +285,8 @@ impl Merge {
 
     /// No node has more: what waits is given out.
     pub(super) fn drain(&mut self) {
-        while self.advance() {}
+        // What nobody has sent by now nobody will.
+        while self.advance() || self.give_up_waiting(u64::MAX) {}
     }
 
     /// The end of all, if a node had one, behind all that waits.
@@ -354,16 +361,15 @@ impl Merge {
 
     /// Where the first of what a node sent on a stream waits, unless its thread waits itself.
     fn sent_behind(&self, node: usize, stream: u64) -> Option<usize> {
-        let mut stuck: BTreeSet<u32> = BTreeSet::new();
+        let mut stuck = StuckThreads::default();
         for (at, (_, input)) in self.nodes[node].waiting.iter().take(MOST_LOOKED_BEHIND).enumerate() {
-            let Input::Record(record) = input else { continue };
             let is_wanted = Moved::of(input).is_some_and(|moved| moved.stream == stream && !moved.receive);
-            let is_stuck = stuck.contains(&record.tid());
+            let is_stuck = stuck.hold(input) || self.crossings.waits(node, input);
             if is_wanted {
                 return (!is_stuck).then_some(at);
             }
-            if !is_stuck && self.crossings.waits(node, input) {
-                stuck.insert(record.tid());
+            if is_stuck {
+                stuck.add(input);
             }
         }
         None
@@ -372,12 +378,11 @@ impl Merge {
     /// Gives out what waits at a node up to a place, but for what threads do that wait themselves.
     fn pull(&mut self, node: usize, at: usize) {
         let before: Vec<(u64, Input)> = self.nodes[node].waiting.drain(..=at).collect();
-        let mut stuck: BTreeSet<u32> = BTreeSet::new();
+        let mut stuck = StuckThreads::default();
         let mut kept = Vec::new();
         for (time_ns, input) in before {
-            let thread = if let Input::Record(record) = &input { Some(record.tid()) } else { None };
-            if thread.is_some_and(|thread| stuck.contains(&thread)) || !self.crossings.goes(node, &input) {
-                stuck.extend(thread);
+            if stuck.hold(&input) || !self.crossings.goes(node, &input) {
+                stuck.add(&input);
                 kept.push((time_ns, input));
             } else {
                 self.waiting -= 1;
@@ -417,6 +422,34 @@ impl Merge {
                 all.failed_probes.extend(end.failed_probes);
                 all.strangers = both(all.strangers.take(), end.strangers);
             }
+        }
+    }
+}
+
+/// Threads of a node that wait: what they did later, and what those do that they have started, comes after that.
+#[derive(Default)]
+struct StuckThreads(BTreeSet<u32>);
+
+impl StuckThreads {
+    /// Whether an input comes after something that waits.
+    fn hold(&self, input: &Input) -> bool {
+        match input {
+            Input::Record(record) => self.0.contains(&record.tid()),
+            // What a process is after it has begun a program.
+            Input::Process(facts) => self.0.contains(&facts.pid),
+            _ => false,
+        }
+    }
+
+    /// It waits.
+    fn add(&mut self, input: &Input) {
+        let Input::Record(raw) = input else { return };
+        self.0.insert(raw.tid());
+        if [kind::FORK, kind::THREAD].contains(&raw.kind())
+            && let Ok(Record { body: Body::Fork { child } | Body::Thread { child, .. }, .. }) =
+                Record::decode(raw)
+        {
+            self.0.insert(child);
         }
     }
 }

@@ -49,6 +49,8 @@ const STATUS_PERIOD: Duration = Duration::from_millis(500);
 const TAPE_PERIOD: Duration = Duration::from_secs(1);
 /// How long to wait for a message before looking at the clock again.
 const PATIENCE: Duration = Duration::from_millis(10);
+/// How often it is looked what a job that was started is called: its ranks begin some ten milliseconds after that can be known.
+const NAME_PERIOD: Duration = Duration::from_millis(1);
 /// How long nodes have to attach before people are told that it begins; two thirds of what they have to come back, if that is
 /// longer.
 const LEAST_OPENING: Duration = Duration::from_secs(20);
@@ -227,7 +229,7 @@ impl<'s> Coordinator<'s> {
         let begun = Instant::now();
         let opening = LEAST_OPENING.max(self.patience.lost_after * 2 / 3);
         while begun.elapsed() < opening && !self.stop.load(Ordering::Relaxed) {
-            self.step();
+            self.step(PATIENCE);
             let is_settled = |node: &NodeLink| is_so_far(node) || !node.is_open();
             if !self.recruiter.is_waiting() && self.nodes.iter().all(is_settled) {
                 return;
@@ -276,11 +278,11 @@ impl<'s> Coordinator<'s> {
 
     /// Goes on to the end of the job, or to a limit.
     fn follow(mut self, mut launcher: Option<Child>) -> Outcome {
-        let mut search = launcher.as_ref().map(|child| NameSearch::below(child.id()));
+        let mut without_name = launcher.as_ref().map(Child::id);
         let reason = loop {
-            self.step();
-            if let Some(name) = search.as_mut().and_then(NameSearch::look) {
-                search = None;
+            self.step(if without_name.is_some() { NAME_PERIOD } else { PATIENCE });
+            if let Some(name) = without_name.and_then(name_below) {
+                without_name = None;
                 self.tell(&DownMessage::Job(name));
             }
             let is_starting = launcher.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)));
@@ -311,7 +313,7 @@ impl<'s> Coordinator<'s> {
         self.job = None;
         let until = Instant::now() + ENDING;
         while self.nodes.iter().any(|node| node.is_awaited(Instant::now())) && Instant::now() < until {
-            self.step();
+            self.step(PATIENCE);
         }
         for node in self.nodes.iter().filter(|node| node.is_open()) {
             let host = &node.identity.host;
@@ -334,9 +336,9 @@ impl<'s> Coordinator<'s> {
         Outcome::of_report(&report)
     }
 
-    /// Takes what has come, and does what is due.
-    fn step(&mut self) {
-        let first = self.up.next(PATIENCE).ok().flatten();
+    /// Takes what has come, or comes within `patience`, and does what is due.
+    fn step(&mut self, patience: Duration) {
+        let first = self.up.next(patience).ok().flatten();
         let mut next = first;
         let mut taken = 0;
         while let Some(message) = next {
@@ -558,28 +560,6 @@ impl<'s> Coordinator<'s> {
         all.ranks.sort_unstable();
         let report = if self.sink.wants_report() { self.recorder.report() } else { None };
         self.sink.status(&all, report.as_ref());
-    }
-}
-
-/// Looks for the name of a job that was started, in what its launcher starts.
-struct NameSearch {
-    launcher: u32,
-    looked: Instant,
-}
-
-impl NameSearch {
-    /// A launcher that has just been started.
-    fn below(launcher: u32) -> Self {
-        Self { launcher, looked: Instant::now() }
-    }
-
-    fn look(&mut self) -> Option<String> {
-        const PERIOD: Duration = Duration::from_millis(10);
-        if self.looked.elapsed() < PERIOD {
-            return None;
-        }
-        self.looked = Instant::now();
-        name_below(self.launcher)
     }
 }
 

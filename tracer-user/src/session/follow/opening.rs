@@ -183,22 +183,29 @@ impl Session<'_> {
         self.open_ranks(&late);
     }
 
-    /// Daemons that are about to start ranks; those that run already began unseen.
+    /// Does beforehand what takes long when daemons are there.
+    pub(in crate::session) fn get_ready_for_daemon(&mut self) {
+        self.watched.reserve_slot(self.kernel.as_mut());
+    }
+
+    /// Daemons that are about to start ranks; those that run MPI already began unseen.
     pub(in crate::session) fn follow_daemons(&mut self, daemons: &[u32]) -> Launcher {
-        let launcher = daemons.iter().map(|pid| (*pid, self.host.start_ticks(*pid).ok())).collect();
-        for &pid in daemons {
-            self.watch_follower(pid);
-            self.learn(pid, false);
+        // All of them before anything is read of any: ranks begin meanwhile.
+        daemons.iter().for_each(|pid| self.watch_follower(*pid));
+        let started = self.host.descendants(daemons);
+        for &pid in &started {
+            self.watched.share_slot(daemons, pid);
+            self.watched.open(pid, None, self.kernel.as_mut(), self.host.as_ref(), self.sink);
         }
-        for pid in self.host.descendants(daemons) {
-            self.watch_follower(pid);
+        for pid in started {
             self.learn(pid, false);
-            if self.watched.may_become_rank(pid) {
+            if self.watched.may_become_rank(pid) && self.host.runs_mpi(pid) {
                 self.promote(pid);
                 self.unplanned(&[pid]);
             }
         }
-        Launcher::Daemons(launcher)
+        daemons.iter().for_each(|pid| self.learn(*pid, false));
+        Launcher::Daemons(daemons.iter().map(|pid| (*pid, self.host.start_ticks(*pid).ok())).collect())
     }
 
     /// The launcher: its children are what is of interest.
