@@ -19,6 +19,16 @@ fn threads_that_receive_from_anybody_get_the_same_messages_each() -> Result<()> 
 }
 
 #[test]
+fn threads_of_c11_are_known_too() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let arguments = ["waitall", "--log", "LOG", "--rounds", "10", "--c11", "1"];
+        let case = ReplayCase::own(library, "anythread", &arguments)?;
+        case.record_and_replay().with_context(|| format!("{library:?}"))?;
+    }
+    Ok(())
+}
+
+#[test]
 fn threads_that_call_one_at_a_time_go_the_way_of_one_whichever_calls() -> Result<()> {
     for library in MpiImplementation::ALL {
         anythread(library, "serialized", "30")?

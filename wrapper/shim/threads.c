@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <threads.h>
 #include <time.h>
 
 #include "shim.h"
@@ -13,39 +14,87 @@
 // ---- Names ---------------------------------------------------------------------------------------------------------
 
 struct beginning {
+    // As `pthread_create` wants it, or as `thrd_create` does.
     void *(*routine)(void *);
+    thrd_start_t start;
     void *argument;
     uint64_t name;
 };
 
-static void *begin_thread(void *given)
+static struct beginning begin_named(void *given)
 {
-    struct beginning beginning = *(struct beginning *)given;
+    const struct beginning beginning = *(struct beginning *)given;
     free(given);
     dms_thread_begins(beginning.name);
+    return beginning;
+}
+
+static void *begin_thread(void *given)
+{
+    const struct beginning beginning = begin_named(given);
     return beginning.routine(beginning.argument);
 }
 
-typedef int create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+static int begin_thrd(void *given)
+{
+    const struct beginning beginning = begin_named(given);
+    return beginning.start(beginning.argument);
+}
+
+// None: the thread that the code at `caller` creates gets no name.
+static struct beginning *named(struct beginning beginning, void *caller)
+{
+    beginning.name = dms_thread_name((uintptr_t)caller);
+    struct beginning *kept = beginning.name ? malloc(sizeof *kept) : NULL;
+    if (kept)
+        *kept = beginning;
+    return kept;
+}
+
+// The C library's own function.
+static void *of_c_library(void **found, const char *name)
+{
+    void *real = __atomic_load_n(found, __ATOMIC_RELAXED);
+    if (!real) {
+        real = dlsym(RTLD_NEXT, name);
+        __atomic_store_n(found, real, __ATOMIC_RELAXED);
+    }
+    return real;
+}
+
+typedef int pthread_creator(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 
 int pthread_create(pthread_t *restrict thread, const pthread_attr_t *restrict attributes, void *(*routine)(void *),
                    void *restrict argument)
 {
-    static create *found;
-    create *real = __atomic_load_n(&found, __ATOMIC_RELAXED);
-    if (!real) {
-        real = (create *)dlsym(RTLD_NEXT, "pthread_create");
-        __atomic_store_n(&found, real, __ATOMIC_RELAXED);
-    }
+    static void *found;
+    pthread_creator *real = (pthread_creator *)of_c_library(&found, "pthread_create");
     if (!real)
         return EAGAIN;
-    const uint64_t name = dms_thread_name((uintptr_t)__builtin_return_address(0));
-    struct beginning *beginning = name ? malloc(sizeof *beginning) : NULL;
+    struct beginning *beginning =
+        named((struct beginning){.routine = routine, .argument = argument}, __builtin_return_address(0));
     if (!beginning)
         return real(thread, attributes, routine, argument);
-    *beginning = (struct beginning){routine, argument, name};
     const int result = real(thread, attributes, begin_thread, beginning);
     if (result != 0)
+        free(beginning);
+    return result;
+}
+
+typedef int thrd_creator(thrd_t *, thrd_start_t, void *);
+
+int thrd_create(thrd_t *thread, thrd_start_t start, void *argument)
+{
+    static void *found;
+    thrd_creator *real = (thrd_creator *)of_c_library(&found, "thrd_create");
+    if (!real)
+        return thrd_error;
+    struct beginning *beginning =
+        named((struct beginning){.start = start, .argument = argument}, __builtin_return_address(0));
+    if (!beginning)
+        return real(thread, start, argument);
+    const int result = real(thread, begin_thrd, beginning);
+    if (result != thrd_success)
         free(beginning);
     return result;
 }

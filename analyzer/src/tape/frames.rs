@@ -3,7 +3,12 @@
 use std::io::{self, Read};
 use std::ops::Range;
 
-use super::frame::{FRAME_HEADER_BYTES, FRAME_MAGIC, FrameHeader};
+use zstd::bulk::Decompressor;
+
+use super::damage::TapeError;
+use super::frame::{
+    self, FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FRAME_MAGIC, FrameHeader, MAX_FRAME_BYTES, VERSION,
+};
 
 const READ_BYTES: u64 = 256 << 10;
 /// Bytes of payloads that were checked and found damaged, after which the search ends. Headers that claim long payloads could
@@ -48,6 +53,32 @@ impl<R: Read> Frames<R> {
             at_end: false,
             checked_in_vain: 0,
         }
+    }
+
+    /// Uses up the file header. If it is damaged, but there are frames, gives back the first.
+    ///
+    /// # Errors
+    /// This is not a tape, or not one that this version can read; it cannot be read.
+    pub(super) fn begin(&mut self) -> Result<Option<FoundFrame>, TapeError> {
+        let bytes = self.peek(FILE_HEADER_BYTES)?;
+        if bytes.is_empty() {
+            return Err(TapeError::Empty);
+        }
+        match frame::file_version(bytes) {
+            Some(version) if version > VERSION => return Err(TapeError::NewerVersion { version }),
+            Some(_) => {
+                self.skip(FILE_HEADER_BYTES);
+                return Ok(None);
+            }
+            None if bytes.len() < FILE_HEADER_BYTES
+                && frame::file_header(VERSION)[..8].starts_with(&bytes[..bytes.len().min(8)]) =>
+            {
+                return Err(TapeError::NoFrame);
+            }
+            None => {}
+        }
+        let found = self.next(MAX_FRAME_BYTES as u64)?;
+        if found.header.is_some() { Ok(Some(found)) } else { Err(TapeError::NotATape) }
     }
 
     /// Payload of the frame found last.
@@ -157,4 +188,18 @@ impl<R: Read> Frames<R> {
         }
         Ok(())
     }
+}
+
+/// Decompresses a payload to exactly the length that its header declares.
+pub(super) fn decompress(
+    decompressor: &mut Decompressor<'_>,
+    header: &FrameHeader,
+    payload: &[u8],
+    out: &mut Vec<u8>,
+) -> Option<()> {
+    let len = header.uncompressed_len as usize;
+    out.clear();
+    out.reserve_exact(len);
+    let written = decompressor.decompress_to_buffer(payload, out).ok()?;
+    (written == len).then_some(())
 }

@@ -47,6 +47,7 @@ pub mod input;
 mod nodes;
 pub mod plan;
 mod reader;
+mod scan;
 pub mod sequencer;
 mod varint;
 pub(crate) mod verbs;
@@ -62,6 +63,7 @@ pub use frame::{FILE_HEADER_BYTES, MAX_FRAME_BYTES, MAX_INPUTS_PER_FRAME, VERSIO
 pub use nodes::{Join, LiveJoin, MAX_NODES, Patience, file_on_node, node_of, node_of_file};
 pub(crate) use nodes::{absolute_node, file_on_own_node, relative_node};
 pub use nodes::{pid_of_node, pid_on_node};
-pub use reader::{Feed, Item, ItemRef, Reader, content_bytes, facts, symbols};
+pub use reader::{Feed, Item, ItemRef, Reader};
+pub use scan::{content_bytes, facts, symbols};
 pub use weight::Weight;
 pub use writer::{DEFAULT_BACKLOG_BYTES, FileTape, WriteError, Writer};

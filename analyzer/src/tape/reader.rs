@@ -11,8 +11,8 @@ use super::codec::{ColumnStep, Decoder};
 use super::damage::{Cause, Damage, TapeError};
 use super::digest::Digest;
 use super::fact;
-use super::frame::{self, FILE_HEADER_BYTES, FrameHeader, FrameKind, MAX_FRAME_BYTES, VERSION};
-use super::frames::{FoundFrame, Frames};
+use super::frame::{self, FILE_HEADER_BYTES, FrameHeader, FrameKind, VERSION};
+use super::frames::{FoundFrame, Frames, decompress};
 use super::input::{Input, Loss, Symbol};
 use super::weight::Weight;
 use super::weight::is_movement;
@@ -130,7 +130,7 @@ impl<R: Read> Reader<R> {
     /// This is not a tape, or not one that this version can read.
     pub fn new(source: R) -> Result<Self, TapeError> {
         let mut frames = Frames::new(source);
-        let ahead = begin(&mut frames)?;
+        let ahead = frames.begin()?;
         Self::at(frames, ahead)
     }
 
@@ -490,72 +490,6 @@ impl<R: Read> Iterator for Reader<R> {
     }
 }
 
-/// Length of all frames that can be read, decompressed but not decoded: for measuring.
-///
-/// # Errors
-/// This is not a tape, or not one that this version can read. Damage is passed over.
-pub fn content_bytes<R: Read>(source: R) -> Result<u64, TapeError> {
-    let mut frames = Frames::new(source);
-    let mut ahead = begin(&mut frames)?;
-    let mut decompressor = Decompressor::new()?;
-    let mut content = Vec::new();
-    let mut bytes = 0;
-    loop {
-        let found = match ahead.take() {
-            Some(found) => found,
-            None => frames.next(u64::MAX)?,
-        };
-        let Some(header) = found.header else { return Ok(bytes) };
-        if decompress(&mut decompressor, &header, frames.payload(), &mut content).is_some() {
-            bytes += content.len() as u64;
-        }
-    }
-}
-
-/// Gives all names of code places that are on a tape to `take`, some at a time, without decoding its records. `take` says
-/// whether it wants more.
-///
-/// # Errors
-/// This is not a tape, or not one that this version can read. Damage is passed over.
-pub fn symbols<R: Read>(source: R, mut take: impl FnMut(&[Symbol]) -> bool) -> Result<(), TapeError> {
-    each_payload(source, SYMBOLS, |json| {
-        let lists = serde_json::from_slice::<Vec<Vec<Symbol>>>(json).unwrap_or_default();
-        lists.iter().all(|symbols| take(symbols))
-    })
-}
-
-/// Gives the facts of a tape (its start, processes, plans, its end) to `take`, without decoding its records.
-///
-/// # Errors
-/// This is not a tape, or not one that this version can read. Damage is passed over.
-pub fn facts<R: Read>(source: R, mut take: impl FnMut(Input)) -> Result<(), TapeError> {
-    each_payload(source, FACTS, |json| {
-        fact::read(json).into_iter().flatten().for_each(&mut take);
-        true
-    })
-}
-
-/// Gives the content of all frames of a kind to `take`, which says whether it wants more.
-fn each_payload<R: Read>(source: R, kind: u8, mut take: impl FnMut(&[u8]) -> bool) -> Result<(), TapeError> {
-    let mut frames = Frames::new(source);
-    let mut ahead = begin(&mut frames)?;
-    let mut decompressor = Decompressor::new()?;
-    let mut json = Vec::new();
-    loop {
-        let found = match ahead.take() {
-            Some(found) => found,
-            None => frames.next(u64::MAX)?,
-        };
-        let Some(header) = found.header else { return Ok(()) };
-        if header.kind == kind
-            && decompress(&mut decompressor, &header, frames.payload(), &mut json).is_some()
-            && !take(&json)
-        {
-            return Ok(());
-        }
-    }
-}
-
 const RECORDS: u8 = FrameKind::Records as u8;
 const FACTS: u8 = FrameKind::Facts as u8;
 const SYMBOLS: u8 = FrameKind::Symbols as u8;
@@ -589,41 +523,4 @@ fn messages(bytes: &[u8]) -> Result<Vec<Input>, BadBytes> {
         messages.push(Input::Messages(Box::new(RankMessages::read(&mut r)?)));
     }
     Ok(messages)
-}
-
-/// Uses up the file header. If it is damaged, but there are frames, gives back the first.
-fn begin<R: Read>(frames: &mut Frames<R>) -> Result<Option<FoundFrame>, TapeError> {
-    let bytes = frames.peek(FILE_HEADER_BYTES)?;
-    if bytes.is_empty() {
-        return Err(TapeError::Empty);
-    }
-    match frame::file_version(bytes) {
-        Some(version) if version > VERSION => return Err(TapeError::NewerVersion { version }),
-        Some(_) => {
-            frames.skip(FILE_HEADER_BYTES);
-            return Ok(None);
-        }
-        None if bytes.len() < FILE_HEADER_BYTES
-            && frame::file_header(VERSION)[..8].starts_with(&bytes[..bytes.len().min(8)]) =>
-        {
-            return Err(TapeError::NoFrame);
-        }
-        None => {}
-    }
-    let found = frames.next(MAX_FRAME_BYTES as u64)?;
-    if found.header.is_some() { Ok(Some(found)) } else { Err(TapeError::NotATape) }
-}
-
-/// Decompresses a payload to exactly the length that its header declares.
-fn decompress(
-    decompressor: &mut Decompressor<'_>,
-    header: &FrameHeader,
-    payload: &[u8],
-    out: &mut Vec<u8>,
-) -> Option<()> {
-    let len = header.uncompressed_len as usize;
-    out.clear();
-    out.reserve_exact(len);
-    let written = decompressor.decompress_to_buffer(payload, out).ok()?;
-    (written == len).then_some(())
 }

@@ -1,6 +1,6 @@
 // Ranks whose threads receive from anybody at the same time: which thread gets which message is decided by chance.
 //
-//   anythread CASE --log DIR [--rounds N] [--delay-us D] [--threads T]
+//   anythread CASE --log DIR [--rounds N] [--delay-us D] [--threads T] [--c11 1]
 //
 // In each round every thread sends a message to every other rank, and takes as many as there are other ranks, in the case's way. What
 // each thread got (source, tag, content, answers of tests) is logged: in DIR/rankN.threadT, and at the end in DIR/rankN.log, thread by
@@ -8,11 +8,12 @@
 //
 // The case `serialized` asks for MPI_THREAD_SERIALIZED: threads call one at a time, and chance decides which does. The case `crash` is an
 // abort if thread 1 of rank 0 gets its first two messages of a round from the last rank. In the case `locked` threads call one at a time
-// too, behind a lock of their own that MPI does not know of: who gets it first is not recorded.
+// too, behind a lock of their own that MPI does not know of: who gets it first is not recorded. With --c11 1 threads are those of C11.
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <threads.h>
 #include <time.h>
 
 #include "logged.h"
@@ -23,7 +24,7 @@ struct content {
     int from, thread, number, rest[5];
 };
 
-static int rounds = 20, threads = 3;
+static int rounds = 20, threads = 3, are_c11;
 
 // One of the rank's threads.
 struct worker {
@@ -33,6 +34,8 @@ struct worker {
     struct content out[MOST_RANKS];
     MPI_Request sends[MOST_RANKS];
     pthread_t thread;
+    thrd_t c11_thread;
+    void *(*begin)(void *);
     // A receive that another thread waits for.
     MPI_Request handed;
     MPI_Comm own;
@@ -493,6 +496,30 @@ static FILE *open_file(const char *folder, int thread)
     return file;
 }
 
+static int begin_c11(void *given)
+{
+    struct worker *worker = given;
+    worker->begin(worker);
+    return 0;
+}
+
+static void begin_worker(struct worker *worker, void *(*begin)(void *))
+{
+    worker->begin = begin;
+    if (are_c11)
+        thrd_create(&worker->c11_thread, begin_c11, worker);
+    else
+        pthread_create(&worker->thread, NULL, begin, worker);
+}
+
+static void join_worker(struct worker *worker)
+{
+    if (are_c11)
+        thrd_join(worker->c11_thread, NULL);
+    else
+        pthread_join(worker->thread, NULL);
+}
+
 int main(int argc, char **argv)
 {
     const char *folder = ".";
@@ -506,6 +533,8 @@ int main(int argc, char **argv)
             delay_us = atoi(argv[i + 1]);
         else if (!strcmp(argv[i], "--threads"))
             threads = atoi(argv[i + 1]);
+        else if (!strcmp(argv[i], "--c11"))
+            are_c11 = atoi(argv[i + 1]);
     }
     const int is_serialized = !strcmp(wanted, "serialized"), level = is_serialized ? MPI_THREAD_SERIALIZED : MPI_THREAD_MULTIPLE;
     int provided;
@@ -527,10 +556,10 @@ int main(int argc, char **argv)
     // The first thread works too.
     void *(*begin)(void *) = is_serialized ? work_alone : !strcmp(wanted, "locked") ? work_locked : work;
     for (int i = 1; i < threads; i++)
-        pthread_create(&workers[i].thread, NULL, begin, &workers[i]);
+        begin_worker(&workers[i], begin);
     begin(&workers[0]);
     for (int i = 1; i < threads; i++)
-        pthread_join(workers[i].thread, NULL);
+        join_worker(&workers[i]);
     for (int i = 0; i < threads; i++) {
         rewind(workers[i].file);
         for (int byte; (byte = getc(workers[i].file)) != EOF;) {
