@@ -38,7 +38,7 @@ use crate::job::messages::requests::Requests;
 use crate::job::messages::type_matching::TypeMatching;
 use crate::job::messages::unbuffered::Unbuffered;
 use crate::job::signature::Signature;
-use crate::mpi::calls::{Arg, CallRow, Does, Form, Meeting, WindowSync};
+use crate::mpi::calls::{Arg, CallRow, ContentArgs, Does, Form, Meeting, WindowSync};
 use crate::mpi::handles::{ANY_TAG, Builtin, Libraries};
 use crate::mpi::status::{self, Status};
 use crate::tape::plan::MpiKind;
@@ -46,7 +46,6 @@ pub(crate) use ending::wanted_arguments;
 pub(crate) use lookup::{KnownMessage, KnownRequest};
 pub(crate) use pending::CollectiveCall;
 use pending::Pending;
-use posting::is_empty;
 
 /// Messages that probes took and no receive has got.
 const MOST_TAKEN: usize = 1 << 16;
@@ -439,6 +438,11 @@ fn origin(call: &Call) -> Origin {
 /// Whether the status of a request says what it has received. MPICH 4.0 leaves zeros for `MPI_Isendrecv`, or what the request was before.
 fn is_told(kind: MpiKind, begun_by: &CallRow) -> bool {
     kind != MpiKind::Mpich || begun_by.does != Does::Exchange || begun_by.form == Form::Blocking
+}
+
+/// Whether a call says that a message has no content.
+fn is_empty(call: &Call, at: Option<ContentArgs>) -> bool {
+    at.and_then(|at| call.integer(at.count)) == Some(0)
 }
 
 fn integers(bytes: Option<&[u8]>) -> impl Iterator<Item = i32> {

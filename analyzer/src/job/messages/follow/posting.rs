@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use super::pending;
-use super::{Begun, Follower, is_told, origin};
+use super::{Begun, Follower, is_empty, is_told, origin};
 use crate::job::messages::assemble::Call;
 use crate::job::messages::data::Data;
 use crate::job::messages::ids::{CallId, CommId, MessageId};
@@ -169,9 +169,4 @@ impl Follower {
         let member = self.communicators.members(comm).and_then(|members| members.get(rank as usize));
         member.is_none_or(|rank| self.lost.contains(rank))
     }
-}
-
-/// Whether a call says that a message has no content.
-pub(super) fn is_empty(call: &Call, at: Option<calls::ContentArgs>) -> bool {
-    at.and_then(|at| call.integer(at.count)) == Some(0)
 }
