@@ -278,11 +278,11 @@ impl<'s> Coordinator<'s> {
 
     /// Goes on to the end of the job, or to a limit.
     fn follow(mut self, mut launcher: Option<Child>) -> Outcome {
-        let mut without_name = launcher.as_ref().map(Child::id);
+        let mut search = launcher.as_ref().map(|child| NameSearch::below(child.id()));
         let reason = loop {
-            self.step(if without_name.is_some() { NAME_PERIOD } else { PATIENCE });
-            if let Some(name) = without_name.and_then(name_below) {
-                without_name = None;
+            self.step(if search.is_some() { NAME_PERIOD } else { PATIENCE });
+            if let Some(name) = search.as_mut().and_then(NameSearch::look) {
+                search = None;
                 self.tell(&DownMessage::Job(name));
             }
             let is_starting = launcher.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)));
@@ -560,6 +560,30 @@ impl<'s> Coordinator<'s> {
         all.ranks.sort_unstable();
         let report = if self.sink.wants_report() { self.recorder.report() } else { None };
         self.sink.status(&all, report.as_ref());
+    }
+}
+
+/// Looks for the name of a job that was started, in what its launcher starts.
+struct NameSearch {
+    launcher: u32,
+    due: Instant,
+}
+
+impl NameSearch {
+    /// A launcher that has just been started.
+    fn below(launcher: u32) -> Self {
+        Self { launcher, due: Instant::now() }
+    }
+
+    /// The name, once there is one. A script may do much else before it starts a job: it is looked a fifth of the time at most.
+    fn look(&mut self) -> Option<String> {
+        let begun = Instant::now();
+        if begun < self.due {
+            return None;
+        }
+        let name = name_below(self.launcher);
+        self.due = Instant::now() + begun.elapsed() * 4;
+        name
     }
 }
 
