@@ -110,14 +110,17 @@ const _: () = assert!(size_of::<SharedPage>() == FIELDS_BYTES + 4 * MAX_TEXT_BYT
 const _: () = assert!(size_of::<SharedPage>() <= PAGE_BYTES);
 
 /// What a record does not cover, by bits, in words for people.
-pub const UNCOVERED: [&str; 6] = [
+pub const UNCOVERED: [&str; 7] = [
     "windows (MPI_Win_…): the order in which ranks access them is not recorded",
     "processes that the job has spawned or connected to: they are not recorded",
     "parallel files (MPI_File_…): what is in them is not recorded",
     "MPI_Cancel: whether it comes in time is recorded for receives from anybody only",
     "communicators that were made by calls which are not looked at (sessions), or more than 65,534",
     "MPI_Isendrecv: MPICH 4.0 does not say whose message it received from anybody",
+    "MPI from several threads: what they do to each other between calls is not recorded",
 ];
+/// Of those.
+pub const SEVERAL_THREADS: u32 = 6;
 
 /// Counts one more. Only the rank's thread writes: it takes no bus lock, which a poll would feel.
 #[inline]

@@ -45,6 +45,7 @@ fn a_crash_of_a_thread_happens_in_every_replay() -> Result<()> {
         let recorded = case.run("record", &[], "x", None)?;
         let death = recorded.output.lines().find(|line| line.starts_with("rank 0 dies")).unwrap_or_default();
         ensure!(!death.is_empty(), "{library:?}: it did not crash: {}", recorded.said);
+        ensure!(recorded.said.contains("the job uses MPI from several threads"), "{}", recorded.said);
         for number in 0..2 {
             let replayed = case.run("replay", &[], "x", every_other_cpu(number))?;
             ensure!(replayed.output.contains(death), "{library:?}: {}{}", replayed.output, replayed.said);

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-use replay::shared_page::{PageState, PageText, SharedPage, count_one};
+use replay::shared_page::{PageState, PageText, SEVERAL_THREADS, SharedPage, count_one};
 use replay::thread_name::CLOCKS_ROW;
 use replay::{Answer, TurnDue};
 use rustc_hash::FxHashMap;
@@ -346,6 +346,9 @@ impl ThisRank {
         }
         thread::set_place(place);
         self.page().threads.store(place as u32 + 1, Ordering::Relaxed);
+        if place > 0 {
+            self.page().uncovered.fetch_or(1 << SEVERAL_THREADS, Ordering::Relaxed);
+        }
         place
     }
 

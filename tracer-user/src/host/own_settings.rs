@@ -3,6 +3,7 @@
 use std::fs;
 use std::sync::{Mutex, PoisonError};
 
+use nix::sys::personality::{self, Persona};
 use nix::sys::prctl;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -19,6 +20,8 @@ pub struct OwnSettings {
     had_huge_pages: bool,
     /// None if it is as it was.
     oom_score_adjustment: Option<i16>,
+    /// What is started is to lie at the same addresses in each run.
+    fixes_addresses: bool,
 }
 
 /// The hard limit is too low.
@@ -63,17 +66,29 @@ impl OwnSettings {
             open_files,
             had_huge_pages,
             oom_score_adjustment: oom_score_adjustment.filter(|_| adjusted.is_ok()),
+            fixes_addresses: false,
         })
     }
 
+    /// The same for a program that is to lie at the same addresses in each run.
+    pub fn with_fixed_addresses(self) -> Self {
+        Self { fixes_addresses: true, ..self }
+    }
+
     /// Takes that back, for a program that is about to be started: some cannot handle large descriptors, and some are
-    /// slower without huge pages. Makes two system calls and allocates nothing.
+    /// slower without huge pages. Makes four system calls at most and allocates nothing.
     ///
     /// # Errors
     /// The kernel's.
     pub fn restore(&self) -> std::io::Result<()> {
         if self.had_huge_pages {
             prctl::set_thp_disable(false)?;
+        }
+        if self.fixes_addresses
+            && let Ok(now) = personality::get()
+        {
+            // Refused, in some containers: addresses are random as ever.
+            let _ = personality::set(now | Persona::ADDR_NO_RANDOMIZE);
         }
         Ok(setrlimit(Resource::Nofile, self.open_files)?)
     }

@@ -43,7 +43,7 @@ pub fn launch(
     }
     let is_root = rustix::process::geteuid().is_root();
     // SAFETY: between fork and exec the closure only makes the system calls getpid, write and
-    // read on descriptors it owns, prctl and setrlimit, all async-signal-safe, and allocates nothing.
+    // read on descriptors it owns, prctl, personality and setrlimit, all async-signal-safe, and allocates nothing.
     unsafe {
         child.pre_exec(move || {
             wait_for_go(&pid_writer, &go_reader)?;

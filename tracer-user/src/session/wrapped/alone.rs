@@ -152,7 +152,14 @@ pub fn run_alone(
     let surroundings = surround(&job, &folder, &wrapper, settings)?;
     give(job.file.get_ref().as_file(), account)?;
     let AloneSurroundings { objects, environment } = &surroundings;
-    let child = WrappedJob::start(&JobStart { command, account, objects, environment, output: None })?;
+    let child = WrappedJob::start(&JobStart {
+        command,
+        account,
+        objects,
+        environment,
+        fixes_addresses: false,
+        output: None,
+    })?;
     watch(child, &folder, &facts, settings, say)
 }
 

@@ -81,7 +81,14 @@ pub fn deterministic(
     }
     let wish = format!("deterministic:{}", folder.path().display());
     let (objects, environment) = ([wrapper], [format!("DMSCOPE_REPLAY={wish}")]);
-    let start = JobStart { command, account, objects: &objects, environment: &environment, output: None };
+    let start = JobStart {
+        command,
+        account,
+        objects: &objects,
+        environment: &environment,
+        fixes_addresses: true,
+        output: None,
+    };
     let mut job = WrappedJob::start(&start)?;
     let mut pages = Pages::of_ranks();
     let mut told = BTreeSet::new();

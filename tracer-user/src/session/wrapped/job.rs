@@ -28,6 +28,8 @@ pub(super) struct JobStart<'a> {
     pub objects: &'a [PathBuf],
     /// What it finds in its environment: `NAME=VALUE`.
     pub environment: &'a [String],
+    /// Its programs lie at the same addresses in each run.
+    pub fixes_addresses: bool,
     /// Where its standard output goes, and behind `.err` its standard error, if not where ours go.
     pub output: Option<&'a Path>,
 }
@@ -41,8 +43,9 @@ pub(super) struct WrappedJob {
 impl WrappedJob {
     /// Starts it.
     pub(super) fn start(start: &JobStart<'_>) -> Result<Self> {
-        let JobStart { command, account, objects, environment, output } = *start;
+        let JobStart { command, account, objects, environment, fixes_addresses, output } = *start;
         let before = OwnSettings::change()?;
+        let before = if fixes_addresses { before.with_fixed_addresses() } else { before };
         let mut preload: Vec<String> = objects.iter().map(|path| path.display().to_string()).collect();
         preload.extend(std::env::var("LD_PRELOAD"));
         let env = ["env".to_owned(), format!("LD_PRELOAD={}", preload.join(":"))];

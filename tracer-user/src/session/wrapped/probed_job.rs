@@ -6,6 +6,7 @@ use analyzer::input::{Input, ProcessFacts};
 use analyzer::messages::{MessageEvent, MessageId, Messages};
 use analyzer::tape::{RankAnswers, ReplayableRank};
 use analyzer::wire::{Body, RawRecord, Record};
+use replay::shared_page::SEVERAL_THREADS;
 use replay::thread_name::FIRST_THREAD;
 
 use super::probed_copies::RecentCopies;
@@ -223,6 +224,7 @@ impl ProbedJob {
         for (rank, facts) in processes {
             let probed = self.ranks.get(&rank).unwrap_or(&nothing);
             let record = probed.record(threads_of(facts.pid), |receive| self.senders.get(&receive).copied());
+            let threads = u32::from(probed.has_several_threads()) << SEVERAL_THREADS;
             tape.unknown += record.unknown;
             tape.unordered += record.unordered;
             tape.ranks.push(ReplayableRank {
@@ -231,7 +233,7 @@ impl ProbedJob {
                 pid: facts.namespace_pid,
                 library: self.library.unwrap_or_default().to_owned(),
                 program: facts.exe.clone(),
-                uncovered: self.uncovered.get(&rank).copied().unwrap_or(0),
+                uncovered: self.uncovered.get(&rank).copied().unwrap_or(0) | threads,
                 ..ReplayableRank::default()
             });
             tape.answers.push(RankAnswers { rank, bytes: record.bytes, ..RankAnswers::default() });

@@ -281,6 +281,11 @@ impl ProbedRank {
         self.stopped.clone().or_else(|| if self.threads.len() > 1 { others() } else { None })
     }
 
+    /// Whether more than one thread has called.
+    pub fn has_several_threads(&self) -> bool {
+        self.threads.len() > 1
+    }
+
     /// The record. `sender`: who sent what a receive got, as a rank of MPI_COMM_WORLD.
     pub fn record(&self, process: &ProbedThreads, sender: impl Fn(MessageId) -> Option<u32>) -> ProbedRecord {
         let mut record = ProbedRecord::default();

@@ -72,8 +72,14 @@ pub fn record(command: &[String], settings: &RecordSettings, tape: &Path) -> Res
     if let Some(nodes) = &nodes {
         command = nodes.prepare(&command, kind, &mut environment);
     }
-    let start =
-        JobStart { command: &command, account, objects: &objects, environment: &environment, output: None };
+    let start = JobStart {
+        command: &command,
+        account,
+        objects: &objects,
+        environment: &environment,
+        fixes_addresses: false,
+        output: None,
+    };
     let mut job = WrappedJob::start(&start)?;
     let mut left = LeftRanks::default();
     loop {

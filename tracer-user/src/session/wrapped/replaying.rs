@@ -139,6 +139,7 @@ pub fn replay(
         account: settings.account.as_ref(),
         objects: &[wrapper],
         environment: &environment,
+        fixes_addresses: false,
         output: output.as_deref(),
     };
     let child = WrappedJob::start(&start)?;
