@@ -123,8 +123,8 @@ fn slots_of_blocks(job: &RunningJob) -> Result<BTreeSet<u64>> {
 #[test]
 fn heap_blocks_are_counted_as_by_the_kernel_whichever_way_they_are_asked_for() -> Result<()> {
     const ITERATIONS: u64 = 5000;
-    // What the library and the C library allocate at the end.
-    const OTHERS: u64 = 500;
+    // What the library, its plugins and the C library allocate at the end.
+    const OTHERS: u64 = 2000;
     for library in MpiImplementation::ALL {
         let iterations = ITERATIONS.to_string();
         let spec =
