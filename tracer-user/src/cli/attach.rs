@@ -158,6 +158,7 @@ pub fn run(args: &RunArgs) -> Result<Outcome> {
         let nodes =
             RunOnNodes { command: &args.job, as_nodes_know_it: &for_nodes(&args.job), nodes: &found.answers };
         let outcome = coordinator::run(&nodes, account.as_ref(), settings, sink.as_mut())?;
+        written_or_not(sink.as_mut())?;
         tell_how_to_replay(args, "--nodes ", sink.as_mut());
         return Ok(outcome);
     }

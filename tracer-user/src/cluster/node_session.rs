@@ -152,7 +152,6 @@ fn carry_out(
                 name: None,
                 only_user: order.only_user,
                 begins,
-                until: None,
             };
             let job = ExpectedJob {
                 command,
@@ -170,28 +169,26 @@ fn carry_out(
 struct ExpectedDaemons {
     new: NewDaemons,
     names: Receiver<String>,
-    name: Option<String>,
+    /// And since when it is known.
+    name: Option<(String, Instant)>,
     only_user: Option<u32>,
     /// Set when there are some.
     begins: Arc<AtomicBool>,
-    until: Option<Instant>,
 }
 
 impl ExpectedDaemons {
     /// The daemons that are here by now; none: there will not be any.
     fn look(&mut self) -> Option<Vec<u32>> {
         if let Ok(name) = self.names.try_recv() {
-            self.name = Some(name);
-            self.until = Some(Instant::now() + DAEMONS_TIMEOUT);
+            self.name = Some((name, Instant::now()));
         }
-        let Some(name) = &self.name else { return Some(Vec::new()) };
-        if self.until.is_some_and(|until| Instant::now() + DAEMONS_TIMEOUT > until + QUICK_DAEMONS) {
+        let Some((name, since)) = &self.name else { return Some(Vec::new()) };
+        if since.elapsed() > QUICK_DAEMONS {
             std::thread::sleep(SLOW_PERIOD);
         }
         let daemons = self.new.of_job(name, self.only_user);
         self.begins.store(!daemons.is_empty(), Ordering::Relaxed);
-        let is_late = self.until.is_some_and(|until| Instant::now() > until);
-        (!daemons.is_empty() || !is_late).then_some(daemons)
+        (!daemons.is_empty() || since.elapsed() <= DAEMONS_TIMEOUT).then_some(daemons)
     }
 }
 
