@@ -42,6 +42,12 @@ impl SharedOrder {
         self.end() + self.free.fetch_add(1, Ordering::AcqRel)
     }
 
+    /// Whether all calls of the recorded order have ended up to this position.
+    pub fn has_passed(&self, position: u64) -> bool {
+        let next = self.next.load(Ordering::Acquire);
+        next > position || next >= self.end()
+    }
+
     /// Ends a turn, if it is that of this position.
     #[inline]
     pub fn pass_on(&self, position: u64) -> bool {
@@ -130,7 +136,8 @@ mod tests {
     fn turns_are_passed_on_in_order_and_what_comes_behind_is_counted_on() {
         let order = shared(2);
         assert!(!order.pass_on(1));
-        assert!(order.pass_on(0) && order.pass_on(1));
+        assert!(order.pass_on(0) && order.has_passed(0) && !order.has_passed(1));
+        assert!(order.pass_on(1) && order.has_passed(5));
         assert_eq!((order.take(), order.take()), (2, 3));
     }
 

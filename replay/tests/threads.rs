@@ -168,6 +168,34 @@ proptest! {
     }
 
     #[test]
+    fn calls_of_each_thread_have_the_positions_that_they_had(calls in proptest::collection::vec((0_usize..4, 1_u64..300), 0..60)) {
+        let (mut recording, mut out, mut position) = (Recording::default(), Vec::new(), 0);
+        let mut expected = vec![Vec::new(); 4];
+        let numbers: Vec<usize> =
+            (0..4).map(|thread| if thread == 0 { 0 } else { recording.add_thread(name(thread), &mut out) }).collect();
+        for (thread, behind) in &calls {
+            position += behind;
+            recording.speak(numbers[*thread]);
+            recording.call(AskedFor::Poll as u32, [0; 3]);
+            recording.answer(Answer::Yes, &mut out);
+            recording.position(position, &mut out);
+            expected[*thread].push(position);
+        }
+        let mut playback = Playback::new(out, 0).expect("a record");
+        prop_assert_eq!(playback.last_position(), calls.last().map(|_| position));
+        for (thread, expected) in expected.iter().enumerate().rev() {
+            let number = if thread == 0 { 0 } else { playback.thread(name(thread)) };
+            playback.speak(number);
+            for position in expected {
+                playback.call(AskedFor::Poll as u32, [0; 3]);
+                prop_assert_eq!(playback.due(AskedFor::Poll, 0), Ok(Due::Answer(Answer::Yes)));
+                prop_assert_eq!(playback.position(), Ok(Some(*position)));
+            }
+            prop_assert_eq!(playback.position(), Ok(None));
+        }
+    }
+
+    #[test]
     fn a_record_that_was_cut_anywhere_is_played_to_there(
         (programs, schedule, _) in programs(),
         share in 0.0..1.0,

@@ -64,9 +64,21 @@ fn all_calls_and_random_programs_are_replayed_in_the_order_of_all_ranks() -> Res
     for library in MpiImplementation::ALL {
         let all = ["all", "--log", "LOG", "--rounds", "3"];
         let random = ["--threads", "0", "--seed", "3", "--programs", "10", "--log", "LOG"];
-        for (program, arguments) in [("anyorder", &all[..]), ("random", &random)] {
+        let threaded = ["--numbered", "1", "--seed", "4", "--programs", "10", "--log", "LOG"];
+        for (program, arguments) in [("anyorder", &all[..]), ("random", &random), ("random", &threaded)] {
             let case = ReplayCase::own(library, program, arguments)?;
             replay_identically(&case).with_context(|| format!("{library:?}, {program}"))?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn calls_of_threads_end_in_the_recorded_order_too() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        for (way, rounds) in [("all", "5"), ("serialized", "20")] {
+            let case = ReplayCase::own(library, "anythread", &[way, "--log", "LOG", "--rounds", rounds])?;
+            replay_identically(&case).with_context(|| format!("{library:?}, {way}"))?;
         }
     }
     Ok(())

@@ -54,6 +54,10 @@ impl Player {
         self.played.playback.position()
     }
 
+    pub(crate) fn last_position(&self) -> Option<u64> {
+        self.played.playback.last_position()
+    }
+
     /// The number of a thread in the record.
     pub(crate) fn thread(&mut self, name: u64) -> usize {
         self.played.playback.thread(name)

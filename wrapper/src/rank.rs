@@ -134,7 +134,7 @@ impl RankForOthers {
             Some(holds) => diverge(
                 self.page,
                 holds,
-                "a second thread communicates; only one does in the record, or with --messages and --order",
+                "a second thread communicates; only one does in the record, or with --messages",
             ),
             // The record itself belongs to the rank's thread, which ends it with its next call.
             None => {
@@ -244,7 +244,7 @@ impl ThisRank {
         let is_logical = matches!(self.work, RankWork::Logical(_));
         match self.page().thread_level.load(Ordering::Relaxed) {
             SERIALIZED => !is_logical,
-            MULTIPLE => !is_logical && self.messages.is_none() && self.order.is_none(),
+            MULTIPLE => !is_logical && self.messages.is_none(),
             _ => false,
         }
     }
@@ -558,26 +558,39 @@ impl ThisRank {
 
     /// Takes the call's position in the order of all ranks' calls, if its turn has come.
     fn take_position(&mut self) -> bool {
-        let Some(order) = &mut self.order else { return true };
+        let Some(order) = &self.order else { return true };
+        let mut due = self.threads[self.speaker].due_position;
         if let RankWork::Replay(player) = &mut self.work
-            && order.due().is_none()
+            && due.is_none()
         {
             match player.position() {
-                Ok(position) => order.set_due(position),
+                Ok(position) => due = position.filter(|position| order.is_due(*position)),
                 Err(divergence) => {
                     self.diverge(&divergence.to_string());
                     return true;
                 }
             }
-            let waits_for = order.due().map_or(0, |position| position + 1);
-            player.page().position.store(waits_for, Ordering::Relaxed);
+            // A thread whose record has ended comes after those that still have positions.
+            let last = player.last_position().filter(|_| self.is_multiple);
+            if due.is_none() && last.is_some_and(|last| !order.has_passed(last)) {
+                return false;
+            }
         }
-        let Some(position) = order.take() else { return false };
-        self.page().position.store(0, Ordering::Relaxed);
+        let taken = order.take(due);
+        self.show_position(if taken.is_none() { due } else { None });
+        let Some(position) = taken else { return false };
         if let Some(recorder) = self.recorder() {
             recorder.position(position);
         }
         true
+    }
+
+    /// The thread's call waits for this position. The page shows the first one that any thread waits for.
+    fn show_position(&mut self, due: Option<u64>) {
+        if std::mem::replace(&mut self.thread().due_position, due) != due {
+            let first = self.threads.iter().filter_map(|thread| thread.due_position).min();
+            self.page().position.store(first.map_or(0, |position| position + 1), Ordering::Relaxed);
+        }
     }
 
     /// It is in its call no more.

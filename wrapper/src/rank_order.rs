@@ -10,8 +10,6 @@ use replay::total_order::{ORDER_BYTES, SharedOrder};
 /// Of one rank.
 pub(crate) struct RankOrder {
     shared: &'static SharedOrder,
-    /// The call that ends waits for this position.
-    due: Option<u64>,
 }
 
 impl RankOrder {
@@ -44,26 +42,23 @@ impl RankOrder {
         }
         // SAFETY: the mapping is as long as this, aligned to pages, and never unmapped; all fields are atomic integers.
         let shared = unsafe { &*start.cast::<SharedOrder>() };
-        Ok(Some(Self { shared, due: None }))
+        Ok(Some(Self { shared }))
     }
 
-    /// The call that ends now is not before this position.
-    pub(crate) fn set_due(&mut self, position: Option<u64>) {
-        self.due = position.filter(|position| *position < self.shared.end());
+    /// Whether a call waits for its recorded position: up to where the order is whole.
+    pub(crate) fn is_due(&self, position: u64) -> bool {
+        position < self.shared.end()
     }
 
-    /// The position that is waited for.
-    pub(crate) fn due(&self) -> Option<u64> {
-        self.due
+    /// Whether the recorded order has come as far as this, or is over.
+    pub(crate) fn has_passed(&self, position: u64) -> bool {
+        self.shared.has_passed(position)
     }
 
-    /// The position of the call, if its turn has come.
-    pub(crate) fn take(&mut self) -> Option<u64> {
-        match self.due {
-            Some(position) => self.shared.pass_on(position).then(|| {
-                self.due = None;
-                position
-            }),
+    /// The position of a call that ends, if its turn has come; `due`: the recorded one.
+    pub(crate) fn take(&self, due: Option<u64>) -> Option<u64> {
+        match due {
+            Some(position) => self.shared.pass_on(position).then_some(position),
             None => Some(self.shared.take()),
         }
     }

@@ -17,6 +17,8 @@ pub(crate) struct RankThread {
     pub has_answered_no: bool,
     /// Whose call it is, where threads call one at a time.
     pub called_by: u64,
+    /// The position in the order of all ranks' calls that the end of its call waits for.
+    pub due_position: Option<u64>,
     /// Others must post before it.
     pub waits_for_turn: bool,
     /// Of the answer that was due last.

@@ -38,6 +38,8 @@ pub struct Playback {
     posted: u64,
     marks: RecordMarks,
     answers: u64,
+    /// The last position in the order of all ranks' calls.
+    last_position: Option<u64>,
     /// What clocks showed last.
     clocks: [Option<i64>; CLOCKS],
     /// What they show beside the calls of several threads.
@@ -58,6 +60,8 @@ const MOST_OPEN: usize = 1 << 24;
 /// What each thread gets of a record that has been read once.
 fn by_thread(bytes: &[u8], threads: usize) -> Result<Vec<Vec<u8>>, BadRecord> {
     let mut rows = vec![Vec::new(); threads];
+    // The last position of the rank, and of each thread: each entry says how far it is behind the rank's.
+    let (mut position, mut positions) = (0_u64, vec![0_u64; threads]);
     let (mut thread, mut rest) = (0, bytes);
     while !rest.is_empty() {
         let before = rest;
@@ -65,9 +69,15 @@ fn by_thread(bytes: &[u8], threads: usize) -> Result<Vec<Vec<u8>>, BadRecord> {
         if let RecordEntry::Thread { index, .. } = entry {
             thread = index as usize;
         }
-        if is_played(&entry) || matches!(entry, RecordEntry::Position(_)) {
-            let row = rows.get_mut(thread).ok_or(BadRecord)?;
-            row.extend_from_slice(&before[..before.len() - rest.len()]);
+        let row = rows.get_mut(thread).ok_or(BadRecord)?;
+        match entry {
+            RecordEntry::Position(behind) => {
+                position = position.checked_add(behind).ok_or(BadRecord)?;
+                let last = std::mem::replace(&mut positions[thread], position);
+                RecordEntry::Position(position - last).write(row);
+            }
+            _ if is_played(&entry) => row.extend_from_slice(&before[..before.len() - rest.len()]),
+            _ => {}
         }
     }
     Ok(rows)
@@ -85,6 +95,7 @@ impl Playback {
         let mut answers = polls;
         let mut names = HashMap::new();
         let mut turns = TurnOrder::default();
+        let mut last_position = None;
         let mut thread = 0;
         let mut rest = &bytes[..];
         while !rest.is_empty() {
@@ -107,7 +118,11 @@ impl Playback {
                 RecordEntry::Mark(Mark::ByProbes) => return Err(BadRecord),
                 RecordEntry::Polls(polls) => answers = answers.saturating_add(polls),
                 RecordEntry::Answer(..) => answers = answers.saturating_add(1),
-                RecordEntry::Clock { .. } | RecordEntry::Position(_) => {}
+                RecordEntry::Clock { .. } => {}
+                RecordEntry::Position(behind) => {
+                    let position = last_position.unwrap_or(0_u64).checked_add(behind);
+                    last_position = Some(position.ok_or(BadRecord)?);
+                }
                 RecordEntry::FirstTurns(count) if names.is_empty() => turns.take_many(0, count),
                 RecordEntry::FirstTurns(_) => return Err(BadRecord),
                 RecordEntry::NewThread(name) => {
@@ -143,6 +158,7 @@ impl Playback {
             posted: 0,
             marks,
             answers,
+            last_position,
             clocks,
             beside,
         })
@@ -274,6 +290,11 @@ impl Playback {
     /// The program does something else than it did.
     pub fn position(&mut self) -> Result<Option<u64>, Divergence> {
         self.speaks().position()
+    }
+
+    /// The last position that any of its calls has in the record.
+    pub fn last_position(&self) -> Option<u64> {
+        self.last_position
     }
 
     /// What a clock showed last, if it was read.

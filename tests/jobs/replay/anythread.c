@@ -8,7 +8,8 @@
 //
 // The case `serialized` asks for MPI_THREAD_SERIALIZED: threads call one at a time, and chance decides which does. The case `crash` is an
 // abort if thread 1 of rank 0 gets its first two messages of a round from the last rank. In the case `locked` threads call one at a time
-// too, behind a lock of their own that MPI does not know of: who gets it first is not recorded. With --c11 1 threads are those of C11.
+// too, behind a lock of their own that MPI does not know of: who gets it first is not recorded. In the case `tagged` each thread has a tag of
+// its own, so that none competes with another. With --c11 1 threads are those of C11.
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -439,6 +440,43 @@ static void *work_locked(void *given)
     return NULL;
 }
 
+// Each for itself: from anybody, but with the thread's tag. What is started again is too.
+static void *work_tagged(void *given)
+{
+    struct worker *worker = given;
+    const int tag = worker->number;
+    MPI_Request sends[MOST_RANKS], receive;
+    MPI_Recv_init(&worker->taken, sizeof worker->taken, MPI_BYTE, MPI_ANY_SOURCE, tag, MPI_COMM_WORLD, &receive);
+    for (int to = 0; to < ranks; to++)
+        MPI_Send_init(&worker->out[to], sizeof worker->out[to], MPI_BYTE, to, tag, MPI_COMM_WORLD, &sends[to]);
+    for (int round = 0; round < rounds; round++) {
+        for (int i = 1; i < ranks; i++) {
+            const int to = (rank + i) % ranks;
+            worker->out[to] = (struct content){rank, tag, round, {0}};
+            idle(worker);
+            if (round % 2)
+                MPI_Send(&worker->out[to], sizeof worker->out[to], MPI_BYTE, to, tag, MPI_COMM_WORLD);
+            else
+                MPI_Start(&sends[to]);
+        }
+        for (int i = 1; i < ranks; i++) {
+            MPI_Status status;
+            if (i % 2) {
+                MPI_Start(&receive);
+                MPI_Wait(&receive, &status);
+            } else {
+                MPI_Recv(&worker->taken, sizeof worker->taken, MPI_BYTE, MPI_ANY_SOURCE, tag, MPI_COMM_WORLD, &status);
+            }
+            got(worker, &worker->taken, &status);
+        }
+        MPI_Waitall(ranks, sends, MPI_STATUSES_IGNORE);
+    }
+    for (int to = 0; to < ranks; to++)
+        MPI_Request_free(&sends[to]);
+    MPI_Request_free(&receive);
+    return NULL;
+}
+
 static void *work(void *given)
 {
     struct worker *worker = given;
@@ -554,7 +592,10 @@ int main(int argc, char **argv)
         MPI_Comm_dup(MPI_COMM_WORLD, &workers[i].own);
     }
     // The first thread works too.
-    void *(*begin)(void *) = is_serialized ? work_alone : !strcmp(wanted, "locked") ? work_locked : work;
+    void *(*begin)(void *) = is_serialized              ? work_alone
+                             : !strcmp(wanted, "locked") ? work_locked
+                             : !strcmp(wanted, "tagged") ? work_tagged
+                                                         : work;
     for (int i = 1; i < threads; i++)
         begin_worker(&workers[i], begin);
     begin(&workers[0]);

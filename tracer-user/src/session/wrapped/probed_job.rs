@@ -170,11 +170,18 @@ impl ProbedJob {
             MessageEvent::Completed { message, by, facts, .. } if !facts.sends => {
                 let copies = self.pids.get(&message.call.rank).and_then(|pid| self.copies.get(pid));
                 if let Some((copies, rank)) = copies.zip(self.ranks.get_mut(&message.call.rank)) {
-                    rank.received(message.call, by, facts.peer, copies);
+                    rank.received(message, by, facts.peer, copies);
                 }
             }
-            MessageEvent::Posted { .. }
-            | MessageEvent::Entered { .. }
+            MessageEvent::Posted { message, facts, time_ns } => {
+                let threads = self.pids.get(&message.call.rank).and_then(|pid| self.threads.get(pid));
+                if threads.is_some_and(|threads| threads.are_several(time_ns))
+                    && let Some(rank) = self.ranks.get_mut(&message.call.rank)
+                {
+                    rank.posts(message, &facts);
+                }
+            }
+            MessageEvent::Entered { .. }
             | MessageEvent::Completed { .. }
             | MessageEvent::EpochAwaited { .. }
             | MessageEvent::CollectiveCompleted { .. } => {}
@@ -221,9 +228,11 @@ impl ProbedJob {
         let size = size.or_else(|| processes.keys().max().map(|rank| rank + 1)).unwrap_or(0);
         let mut tape = ProbedTape::default();
         let nothing = ProbedRank::default();
+        let tags_matter = !self.ranks.values().any(ProbedRank::takes_any_tag);
         for (rank, facts) in processes {
             let probed = self.ranks.get(&rank).unwrap_or(&nothing);
-            let record = probed.record(threads_of(facts.pid), |receive| self.senders.get(&receive).copied());
+            let record = probed
+                .record(threads_of(facts.pid), tags_matter, |receive| self.senders.get(&receive).copied());
             let threads = u32::from(probed.has_several_threads()) << SEVERAL_THREADS;
             tape.unknown += record.unknown;
             tape.unordered += record.unordered;

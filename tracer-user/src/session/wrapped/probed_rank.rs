@@ -4,14 +4,14 @@ use std::collections::HashMap;
 
 use analyzer::calls::{Arg, Does};
 use analyzer::messages::{
-    Call, CallId, CallResult, CompletedRequest, CompletionChoice, MessageId, MessageSource,
+    Call, CallId, CallResult, CompletedRequest, CompletionChoice, MessageFacts, MessageId, MessageSource,
 };
 use replay::{Answer, FIRST_CALL_UNCHECKED_BY_PROBES, Mark, ReceiveEnd, Recording};
 
 use super::call_names::numbered;
 use super::open_wildcards::{MemberRanks, OpenWildcard, OpenWildcards, PostedWildcard, ProbedReceive};
 use super::probed_copies::RecentCopies;
-use super::probed_posts::{Post, order};
+use super::probed_posts::{Post, PostedMessage, order};
 use super::probed_threads::{ProbedThreads, ThreadLevel};
 
 /// What a rank did, in order, as far as a record has it. Whose messages were received may become known later.
@@ -25,8 +25,12 @@ pub(super) struct ProbedRank {
     /// What several threads posted, each with its thread.
     posts: Vec<Post>,
     post_threads: Vec<u32>,
-    /// Those of them that receive and are not over, by call.
-    receiving: HashMap<CallId, usize>,
+    /// Those of them that receive and are not over.
+    receiving: HashMap<MessageId, usize>,
+    /// What several threads have posted by calls that are not told yet.
+    posting: HashMap<CallId, Vec<PostedMessage>>,
+    /// A receive or probe has asked for any tag.
+    takes_any_tag: bool,
     /// A call that waited for its own message, and whose that was: it is told before the call itself.
     received_early: HashMap<CallId, Option<u32>>,
     /// Persistent receives from anybody, by request: members of the communicator.
@@ -126,10 +130,17 @@ impl ProbedRank {
         let SeenCall { id, call, .. } = seen;
         let end_ns = seen.end_ns.unwrap_or(call.begin_ns).max(call.begin_ns);
         let thread = self.thread(RankCaller { tid: id.tid, name: seen.thread });
+        let asks = matches!(call.row.does, Does::Receive | Does::Exchange | Does::Probe | Does::ProbeMatched);
+        self.takes_any_tag |= asks && call.argument(Arg::ReceiveTag).is_none_or(|tag| (tag as i32) < 0);
         let early = self.received_early.remove(&id).flatten();
         let post = seen.copies.and_then(|copies| {
             let communicator = seen.communicator.as_ref().map(|(number, _)| *number);
-            Post::of(id, call, end_ns, communicator).map(|post| self.take_post(thread, post, early, copies))
+            let started = self.posting.remove(&id).filter(|messages| match &seen.result {
+                Some(CallResult::Started(requests)) => messages.len() == requests.len(),
+                _ => false,
+            });
+            let post = Post::of(id, call, end_ns, communicator, started);
+            post.map(|post| self.take_post(thread, post, early, copies))
         });
         let times = CallTimes { thread, begin_ns: call.begin_ns, end_ns, post };
         if call.polls_before > 0 {
@@ -159,15 +170,23 @@ impl ProbedRank {
         self.take(times, ProbedReceive { receive: MessageId { call: id, part }, members }, result);
     }
 
+    /// A call that is not told yet posts a message.
+    pub fn posts(&mut self, message: MessageId, facts: &MessageFacts) {
+        self.posting.entry(message.call).or_default().push(PostedMessage::started(message.part, facts));
+    }
+
     /// A receive is over, as a call says: whose message it got, by its rank in the communicator.
-    pub fn received(&mut self, id: CallId, by: CallId, from: Option<u32>, copies: &RecentCopies) {
+    pub fn received(&mut self, message: MessageId, by: CallId, from: Option<u32>, copies: &RecentCopies) {
         if self.stopped.is_some() {
             return;
         }
-        match self.receiving.remove(&id) {
-            Some(at) => self.posts[at].received(from, |buffer, from_ns| copies.last_into(buffer, from_ns)),
-            None if by == id => {
-                self.received_early.insert(id, from);
+        match self.receiving.remove(&message) {
+            Some(at) => {
+                let copied = |buffer, from_ns| copies.last_into(buffer, from_ns);
+                self.posts[at].received(message.part, from, copied);
+            }
+            None if by == message.call => {
+                self.received_early.insert(by, from);
             }
             None => {}
         }
@@ -177,10 +196,9 @@ impl ProbedRank {
     fn take_post(&mut self, thread: u32, mut post: Post, early: Option<u32>, copies: &RecentCopies) -> usize {
         let at = self.posts.len();
         post.sent(|buffer, from_ns| copies.last_out_of(buffer, from_ns));
-        if post.waits_for_message() {
-            post.received(early, |buffer, from_ns| copies.last_into(buffer, from_ns));
-        } else if post.receives.is_some() {
-            self.receiving.insert(post.id, at);
+        match post.awaited_part() {
+            Some(part) => post.received(part, early, |buffer, from_ns| copies.last_into(buffer, from_ns)),
+            None => self.receiving.extend(post.receives().map(|message| (message, at))),
         }
         self.posts.push(post);
         self.post_threads.push(thread);
@@ -286,8 +304,19 @@ impl ProbedRank {
         self.threads.len() > 1
     }
 
-    /// The record. `sender`: who sent what a receive got, as a rank of MPI_COMM_WORLD.
-    pub fn record(&self, process: &ProbedThreads, sender: impl Fn(MessageId) -> Option<u32>) -> ProbedRecord {
+    /// Whether a receive or probe has asked for any tag.
+    pub fn takes_any_tag(&self) -> bool {
+        self.takes_any_tag
+    }
+
+    /// The record. `sender`: who sent what a receive got, as a rank of MPI_COMM_WORLD; `tags_matter`: all receives of the job name their
+    /// tags.
+    pub fn record(
+        &self,
+        process: &ProbedThreads,
+        tags_matter: bool,
+        sender: impl Fn(MessageId) -> Option<u32>,
+    ) -> ProbedRecord {
         let mut record = ProbedRecord::default();
         let out = &mut record.bytes;
         let mut recording = Recording::by_probes(out);
@@ -301,7 +330,7 @@ impl ProbedRank {
         let rows = self.rows(process, &mut recording, out);
         // Calls of one thread are told in order.
         if self.threads.len() > 1 {
-            let posts = order(&self.posts, &self.post_threads);
+            let posts = order(&self.posts, &self.post_threads, tags_matter);
             let placed_ns = |at: usize| posts.placed_ns.get(at).copied();
             steps.sort_by_key(|step| step.post.and_then(placed_ns).unwrap_or(step.time_ns));
             record.unordered = if rows.is_empty() { 0 } else { posts.unordered };
@@ -431,7 +460,7 @@ mod tests {
     }
 
     fn record(rank: &ProbedRank, sender: impl Fn(MessageId) -> Option<u32>) -> ProbedRecord {
-        rank.record(&ProbedThreads::default(), sender)
+        rank.record(&ProbedThreads::default(), false, sender)
     }
 
     fn playback(record: &ProbedRecord) -> Playback {
@@ -609,6 +638,6 @@ mod tests {
     }
 
     fn record_of(rank: &ProbedRank, process: &ProbedThreads) -> ProbedRecord {
-        rank.record(process, |_| None)
+        rank.record(process, false, |_| None)
     }
 }
