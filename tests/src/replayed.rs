@@ -1,11 +1,15 @@
 //! Jobs that are recorded for replay, and replayed.
 
-use std::fs;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use analyzer::input::Input;
+use analyzer::tape::{Item, Reader};
 use anyhow::{Context, Result, bail, ensure};
+use replay::total_order::{end_of, positions_of};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -398,4 +402,18 @@ pub fn wait_for_bytes(path: &Path, bytes: u64) -> Result<()> {
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())
+}
+
+/// Positions that the calls of each rank have on a tape; all are there.
+pub fn order_on(tape: &Path) -> Result<Vec<Vec<u64>>> {
+    let mut records: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
+    for item in Reader::new(File::open(tape)?)? {
+        if let Item::Input(Input::Answers(answers)) = item? {
+            records.entry(answers.rank).or_default().extend_from_slice(&answers.bytes);
+        }
+    }
+    let order = records.values().map(|record| positions_of(record)).collect::<Result<Vec<_>, _>>()?;
+    let count: usize = order.iter().map(Vec::len).sum();
+    ensure!(end_of(&order)? == count as u64, "positions are missing");
+    Ok(order)
 }

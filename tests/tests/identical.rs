@@ -1,29 +1,8 @@
 //! Replays in which the calls of all ranks end in the recorded order.
 
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::path::Path;
-
-use analyzer::input::Input;
-use analyzer::tape::{Item, Reader};
 use anyhow::{Context, Result, ensure};
 use live::MpiImplementation;
-use live::replayed::{ReplayCase, kill_job, wait_for_bytes};
-use replay::total_order::{end_of, positions_of};
-
-/// Positions that the calls of each rank have on a tape; all are there.
-fn order_on(tape: &Path) -> Result<Vec<Vec<u64>>> {
-    let mut records: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
-    for item in Reader::new(File::open(tape)?)? {
-        if let Item::Input(Input::Answers(answers)) = item? {
-            records.entry(answers.rank).or_default().extend_from_slice(&answers.bytes);
-        }
-    }
-    let order = records.values().map(|record| positions_of(record)).collect::<Result<Vec<_>, _>>()?;
-    let count: usize = order.iter().map(Vec::len).sum();
-    ensure!(end_of(&order)? == count as u64, "positions are missing");
-    Ok(order)
-}
+use live::replayed::{ReplayCase, kill_job, order_on, wait_for_bytes};
 
 /// Records a case, and replays it in its order, on all cores and on one; and once by the order of each rank alone, whose order
 /// of all calls it gives, after the recorded one.

@@ -33,19 +33,20 @@ static int *ranks_of(MPI_Group group, int *count)
     return ranks;
 }
 
-void message_comm(int treatment, int result, MPI_Comm comm)
+// `like`: another one with the same groups, where those of this one cannot be asked for yet.
+static void message_comm_like(int treatment, int result, MPI_Comm comm, MPI_Comm like)
 {
     int is_inter = 0, own_count = 0, remote_count = 0;
     int *own = NULL, *remote = NULL;
     MPI_Group group;
     if (!wants_messages(treatment) || result != MPI_SUCCESS || comm == MPI_COMM_NULL)
         return;
-    PMPI_Comm_test_inter(comm, &is_inter);
-    if (PMPI_Comm_group(comm, &group) == MPI_SUCCESS) {
+    PMPI_Comm_test_inter(like, &is_inter);
+    if (PMPI_Comm_group(like, &group) == MPI_SUCCESS) {
         own = ranks_of(group, &own_count);
         PMPI_Group_free(&group);
     }
-    if (is_inter && PMPI_Comm_remote_group(comm, &group) == MPI_SUCCESS) {
+    if (is_inter && PMPI_Comm_remote_group(like, &group) == MPI_SUCCESS) {
         remote = ranks_of(group, &remote_count);
         PMPI_Group_free(&group);
     }
@@ -53,6 +54,11 @@ void message_comm(int treatment, int result, MPI_Comm comm)
         dms_message_comm(bits_of_comm(comm), own_count, own, remote ? remote_count : 0, remote);
     free(own);
     free(remote);
+}
+
+void message_comm(int treatment, int result, MPI_Comm comm)
+{
+    message_comm_like(treatment, result, comm, comm);
 }
 
 // Makers of communicators that are not a part of the way that a program goes.
@@ -81,7 +87,7 @@ int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *made, MPI_Request *request)
     int result;
     if (!dms_is_in_logical_run()) {
         result = PMPI_Comm_idup(comm, made, request);
-        message_comm(RECORD, result, *made);
+        message_comm_like(RECORD, result, *made, comm);
         return result;
     }
     // Made at once, since all must know its number: a program that must go on before others have come to it waits.

@@ -33,6 +33,8 @@
         POST_IN_TURN(treatment, result, PMPI_##name(buf, count, type, dest, tag, comm, request));                      \
         if (is_message && result == MPI_SUCCESS)                                                                       \
             dms_message_sent(bits_of(*request));                                                                       \
+        else if (wants_messages(treatment) && result == MPI_SUCCESS)                                                   \
+            dms_message_of_nobody(bits_of(*request));                                                                  \
         LEAVE(result);                                                                                                 \
     }
 #define PREPARE(name, mode)                                                                                  \

@@ -257,6 +257,8 @@ static void posted(int treatment, int source, int tag, MPI_Comm comm, const stru
     if (dms_messages && (source >= 0 || source == MPI_ANY_SOURCE))
         dms_message_posted(bits_of_comm(comm), source == MPI_ANY_SOURCE ? NONE : source, tag == MPI_ANY_TAG ? NONE : tag,
                            bits_of(*request));
+    else if (dms_messages)
+        dms_message_of_nobody(bits_of(*request));
 }
 
 // What is known of a receive is known before another thread posts.

@@ -105,6 +105,7 @@ extern int dms_messages;
 enum collective_order { ALL_WAIT, WAIT_FOR_ROOT, ROOT_WAITS, WAIT_FOR_LOWER, UNKNOWN_ORDER };
 void dms_message_send(uint64_t comm, int dest, int tag, int is_synchronous, int has_request);
 void dms_message_sent(uint64_t request);
+void dms_message_of_nobody(uint64_t request);
 void dms_message_received(uint64_t comm, int source, int tag, int is_probe, int from, int from_tag);
 void dms_message_posted(uint64_t comm, int source, int tag, uint64_t request);
 void dms_message_prepare_send(uint64_t comm, int dest, int tag, int is_synchronous, uint64_t request);

@@ -58,6 +58,12 @@ extern "C" fn dms_message_sent(request: u64) {
     note(|messages, _, _| messages.journal.sent(request));
 }
 
+/// The request of what is for MPI_PROC_NULL.
+#[unsafe(no_mangle)]
+extern "C" fn dms_message_of_nobody(request: u64) {
+    note(|messages, _, _| messages.journal.of_nobody(request));
+}
+
 /// A receive or probe has got a message.
 #[unsafe(no_mangle)]
 extern "C" fn dms_message_received(

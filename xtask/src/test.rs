@@ -16,22 +16,29 @@ const PURE: &[&str] = &["analyzer", "replay", "tracer-ebpf", "injector", "tracer
 const ON_JOBS: &str = "running_jobs";
 /// The package of live tests: they share the machine's probes and cores, so one at a time.
 const LIVE: &str = "tests";
-/// Those of them that wait most of their time, for hangs to be told, for somebody to be given up or for ranks that take
-/// turns, and place no probes or ask nothing of their time: two at a time.
+/// Those of them that wait half of their time or more, for hangs to be told, for somebody to be given up, for ranks that take
+/// turns or for launchers, and ask nothing of the time that anything takes: two at a time.
 const WAITING: &[&str] = &[
     "alone",
+    "buffers",
     "bus",
     "capabilities",
     "catalogue",
     "clean_jobs",
     "cluster_hangs",
     "deterministic",
+    "fast_probes",
+    "faults_found",
     "identical",
     "left_alone",
     "mismatches",
+    "probed_races",
+    "probed_replay",
+    "queue_pairs",
     "races",
     "replay",
     "replayed_threads",
+    "unfinished_jobs",
 ];
 const ONE_AT_A_TIME: &str = "--test-threads=1";
 const TWO_AT_A_TIME: &str = "--test-threads=2";

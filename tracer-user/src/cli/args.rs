@@ -79,7 +79,7 @@ pub enum Command {
         dmscope replay --hold app.dmt -- mpirun -n 4 ./app   keeps a job that hangs, for gdb -p\n  \
         dmscope replay --messages --record full.dmt app.dmt -- mpirun -n 4 ./app   adds messages, for `dmscope races`\n  \
         dmscope replay --swap 0:17=2 full.dmt -- mpirun -n 4 ./app   at call 17 of rank 0 the message of rank 2 comes first\n  \
-        dmscope replay --identical app.dmt -- mpirun -n 4 ./app  calls of all ranks end in the recorded order (record --order)\n  \
+        dmscope replay --identical app.dmt -- mpirun -n 4 ./app  calls of all ranks end in the recorded order\n  \
         dmscope replay --rank 3 app.dmt -- ./app input.txt       rank 3 alone, fed from the tape (record --payloads)\n  \
         dmscope replay --rank 3 app.dmt -- gdb --args ./app input.txt\n\n\
         With --swap the record is played as far as nothing depends on that message; from there on all ranks run free.\n\
@@ -87,12 +87,14 @@ pub enum Command {
         environment.")]
     Replay(ReplayArgs),
     /// Say where a recorded job could have gone another way: which receive could have got which other message
-    #[command(after_help = "Examples:\n  dmscope record --messages app.dmt -- mpirun -n 4 ./app\n  \
+    #[command(
+        after_help = "Examples:\n  dmscope record --messages app.dmt -- mpirun -n 4 ./app     or dmscope run --replayable --record app.dmt\n  \
         dmscope races app.dmt\n  \
         dmscope races --page races.html app.dmt                     draws them\n  \
         dmscope replay --swap 0:17=2 app.dmt -- mpirun -n 4 ./app   goes the other way at one of them\n\n\
         A race is named RANK:CALL=OTHER, with the number of the rank's MPI call; OTHER is the rank whose message could have come, or \
-        #INDEX, the request that could have been taken.\nExit status: 0, also if there are races; 2 usage or environment.")]
+        #INDEX, the request that could have been taken.\nExit status: 0, also if there are races; 2 usage or environment."
+    )]
     Races(RacesArgs),
     /// Replay a recorded job with one race after another turned round, and keep the runs that crash, hang or print something else
     #[command(after_help = "Examples:\n  dmscope record --messages app.dmt -- mpirun -n 4 ./app\n  \

@@ -11,7 +11,9 @@ use super::recorded_tape::read_job;
 use super::replay_args::ExploreArgs;
 use super::signals::stop_on_signals;
 use crate::host::sudo::SudoUser;
-use crate::session::wrapped::{ExploreSettings, Explored, ExploredRun, ReplaySettings, RunVerdict, explore};
+use crate::session::wrapped::{
+    ExploreSettings, Explored, ExploredRun, RecordWishes, ReplaySettings, RunVerdict, explore,
+};
 
 /// Explores a recorded job.
 ///
@@ -20,7 +22,8 @@ use crate::session::wrapped::{ExploreSettings, Explored, ExploredRun, ReplaySett
 pub(super) fn explore_job(args: &ExploreArgs) -> Result<u8> {
     let mut say = |line: &str| eprintln!("dmscope: {}", visible(line));
     check_command(&args.job)?;
-    let job = read_job(&args.tape, &mut say)?;
+    let wishes = RecordWishes { messages: true, order: false };
+    let job = read_job(&args.tape, wishes, &mut say)?;
     let folder = args.keep.clone().unwrap_or_else(|| beside(&args.tape));
     let settings = ExploreSettings {
         replay: ReplaySettings {
@@ -45,7 +48,7 @@ pub(super) fn explore_job(args: &ExploreArgs) -> Result<u8> {
     };
     let command = quoted(args.job.iter().map(String::as_str));
     // Damage of tapes that were cut with their runs is no news.
-    let read = |tape: &Path| read_job(tape, &mut |_| {});
+    let read = |tape: &Path| read_job(tape, wishes, &mut |_| {});
     let mut tell = |run: &ExploredRun| {
         say(&words(run));
         let tape = folder.join(format!("{}.dmt", run.run));

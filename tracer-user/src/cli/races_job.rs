@@ -15,7 +15,7 @@ use super::recorded_tape::{no_messages, read_job};
 use super::replay_args::RacesArgs;
 use crate::host::source_lines::SourceLines;
 use crate::page::{DrawnRace, RacesPage, races_html};
-use crate::session::wrapped::{ExchangePoint, Swap, call_name};
+use crate::session::wrapped::{ExchangePoint, RecordWishes, Swap, call_name};
 
 /// Form of the JSON output; it changes when a field changes its meaning.
 const SCHEMA: u32 = 1;
@@ -28,7 +28,7 @@ pub(super) fn races_job(args: &RacesArgs) -> Result<u8> {
     let written: Vec<&Path> = args.page.iter().map(AsRef::as_ref).collect();
     keep_apart(std::slice::from_ref(&args.tape), &written)?;
     let mut say = |line: &str| eprintln!("dmscope: {}", visible(line));
-    let job = read_job(&args.tape, &mut say)?;
+    let job = read_job(&args.tape, RecordWishes { messages: true, order: false }, &mut say)?;
     if !job.has_messages() {
         bail!(no_messages(&args.tape));
     }
@@ -36,6 +36,12 @@ pub(super) fn races_job(args: &RacesArgs) -> Result<u8> {
         Ok(races) => races,
         Err(why) => bail!("{}: {why}", args.tape.display()),
     };
+    if job.unknown() > 0 {
+        let unknown = job.unknown();
+        say(&format!(
+            "of {unknown} messages received from anybody it is not known whose they were (MPI_STATUS_IGNORE): races may be missing"
+        ));
+    }
     let shown = &races.found[..races.found.len().min(args.most)];
     if let Some(path) = &args.page {
         let mut file = PageFile::find(path)?;

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use analyzer::input::Input;
+use analyzer::messages::Call;
 use analyzer::options::Options;
 use analyzer::pipeline::Pipeline;
 use analyzer::wire::RawRecord;
 use anyhow::{Context, Result, anyhow};
 
 use super::replay::{Consumer, replay as read_tape};
-use crate::session::wrapped::{AloneJob, ProbedJob, RecordedJob};
+use crate::session::wrapped::{AloneJob, ProbedJob, RecordWishes, RecordedJob};
 
 /// Takes what the wrapper recorded, and follows the calls that probes saw.
 struct Gathering {
@@ -21,14 +22,19 @@ struct Gathering {
 }
 
 impl Gathering {
-    fn new() -> Self {
+    fn new(wishes: RecordWishes) -> Self {
         let pipeline = Pipeline::with_events(Options::default());
-        Self { job: RecordedJob::default(), probed: ProbedJob::default(), pipeline, damage: Vec::new() }
+        Self { job: RecordedJob::default(), probed: ProbedJob::new(wishes), pipeline, damage: Vec::new() }
     }
 
     fn learn(&mut self) {
-        for event in self.pipeline.take_events() {
-            self.probed.learn(self.pipeline.messages(), event);
+        let events = self.pipeline.take_events();
+        let pipeline = &self.pipeline;
+        let find = |call: &Call| {
+            pipeline.call_place(call).map(|place| (pipeline.path(place.file), place.offset_bytes))
+        };
+        for event in events {
+            self.probed.learn(pipeline.messages(), event, &find);
         }
     }
 
@@ -78,12 +84,12 @@ impl Consumer for Gathering {
     }
 }
 
-/// The job on a tape; `say`: hears of damage.
+/// The job on a tape; `wishes`: what is wanted of it, if probes recorded it; `say`: hears of damage.
 ///
 /// # Errors
 /// The file is no tape, or cannot be read.
-pub(super) fn read_job(tape: &Path, say: &mut dyn FnMut(&str)) -> Result<RecordedJob> {
-    let mut gathering = Gathering::new();
+pub(super) fn read_job(tape: &Path, wishes: RecordWishes, say: &mut dyn FnMut(&str)) -> Result<RecordedJob> {
+    let mut gathering = Gathering::new(wishes);
     read_tape(tape, &mut gathering)?;
     let (job, damage) = gathering.finish().with_context(|| tape.display().to_string())?;
     damage.iter().for_each(|message| say(message));
@@ -144,6 +150,7 @@ pub(super) fn no_messages(tape: &Path) -> String {
     let tape = tape.display();
     format!(
         "there are no messages on {tape}: record the job with `dmscope record --messages {tape} -- COMMAND`, or replay this record \
-         once with `dmscope replay --messages --record full.dmt {tape} -- COMMAND` and use full.dmt"
+         once with `dmscope replay --messages --record full.dmt {tape} -- COMMAND` and use full.dmt. Messages are of jobs whose ranks have \
+         one thread each"
     )
 }

@@ -87,7 +87,7 @@ pub struct ReplayArgs {
     /// With --record, record the order in which the calls of all ranks end too
     #[arg(long, requires = "record")]
     pub order: bool,
-    /// End calls in the recorded order of all ranks' calls, not of each rank's alone (dmscope record --order)
+    /// End calls in the recorded order of all ranks' calls, not of each rank's alone (dmscope record --order, run --replayable)
     #[arg(long, conflicts_with_all = ["swap", "rank"])]
     pub identical: bool,
     /// Replay ranks on other nodes too: they connect to this process over TCP
@@ -107,7 +107,7 @@ pub struct ReplayArgs {
 /// `dmscope races`
 #[derive(Debug, Args)]
 pub struct RacesArgs {
-    /// A tape, as written by `dmscope record --messages`
+    /// A tape, as written by `dmscope record --messages` or `dmscope run --replayable`
     #[arg(value_name = "TAPE", required = true)]
     pub tape: PathBuf,
     /// JSON, a line for each race

@@ -14,7 +14,8 @@ use super::replay_args::ReplayArgs;
 use super::signals::stop_on_signals;
 use crate::host::sudo::SudoUser;
 use crate::session::wrapped::{
-    AloneEnd, AloneJob, AloneSettings, RecordedJob, ReplayEnd, ReplaySettings, replay, run_alone,
+    AloneEnd, AloneJob, AloneSettings, RecordWishes, RecordedJob, ReplayEnd, ReplaySettings, replay,
+    run_alone,
 };
 
 /// Replays a job.
@@ -28,7 +29,8 @@ pub(super) fn replay_job(args: &ReplayArgs) -> Result<u8> {
     if let Some(ranks) = &args.rank {
         return replay_ranks_alone(args, &ranks.0);
     }
-    let job = read_job(&args.tape, &mut say)?;
+    let wishes = RecordWishes { messages: args.swap.is_some(), order: args.identical };
+    let job = read_job(&args.tape, wishes, &mut say)?;
     let settings = settings(args, cuts(args, &job)?)?;
     let replayed = replay(&args.job, job, &settings, &mut say)?;
     if let (Some(recorded), Some(tape)) = (&replayed.recorded, &args.record) {

@@ -24,6 +24,7 @@ use super::table::columns;
 use super::tape_args::TimesArgs;
 use super::time_cells::{milliseconds, time_cells};
 use crate::session::Outcome;
+use crate::session::wrapped::RecordWishes;
 
 /// Form of the JSON output; it changes when a field changes its meaning.
 const SCHEMA: u32 = 1;
@@ -128,12 +129,11 @@ fn other_way(tapes: &[TapeSummary]) -> String {
     };
     // A single tape is not asked which job it is of before it is read.
     let (path, command) = (tape.path.display(), "COMMAND");
-    match read_job(&tape.path, &mut |_| {}) {
+    match read_job(&tape.path, RecordWishes::default(), &mut |_| {}) {
         Ok(_) => format!(
-            "To go the other way, add the messages by one replay, and then turn one receive round:\n    \
-             dmscope replay --messages --record full.dmt {path} -- {command}\n    \
-             dmscope replay --swap RANK:CALL=OTHER full.dmt -- {command}\n\
-             dmscope races full.dmt says which names --swap takes, also where ranks poll and calls have other numbers there.\n"
+            "To go the other way, turn one receive round:\n    \
+             dmscope replay --swap RANK:CALL=OTHER {path} -- {command}\n\
+             dmscope races {path} says which names --swap takes, also where ranks poll and calls have other numbers there.\n"
         ),
         Err(error) => format!(
             "This tape cannot be replayed ({}). To go the other way, record the job with dmscope run --replayable --record app.dmt -- {command}, \

@@ -43,7 +43,7 @@ pub use leaks::{LeakKind, Unfinished};
 pub use message_event::{CallCommunicator, MessageEvent, MessageFacts, ShownArgument};
 pub(crate) use op::MessageContent;
 pub(crate) use overlapping::AliasedBuffers;
-pub use results::{CallResult, CompletedRequest, CompletionChoice, MessageSource};
+pub use results::{CallResult, CompletedRequest, CompletionChoice, MessageSource, RequestHandles};
 pub use tracker::Messages;
 pub(crate) use type_matching::{TypeMismatch, TypedCall};
 pub(crate) use unbuffered::{AwaitedSide, UnbufferedCall, UnbufferedCycle};

@@ -63,6 +63,30 @@ pub enum CallResult {
     Freed(u64),
 }
 
+/// Handles of requests that a call has made, or was given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequestHandles {
+    /// The one that it has made.
+    pub made: Option<u64>,
+    /// Those that it names, as they were at its entry.
+    pub named: Vec<u64>,
+}
+
+pub(super) fn handles_of(call: &Call, builtin: &Builtin) -> RequestHandles {
+    let reader = ResultReader { call, builtin, is_good: call.code == Some(0) };
+    RequestHandles {
+        made: reader.handle(Arg::NewRequest, true),
+        named: reader.requests().unwrap_or_default(),
+    }
+}
+
+/// Source, in the numbers of the communicator, and tag of the message that a call says it has got or found.
+pub(super) fn envelope_of(call: &Call, builtin: &Builtin) -> Option<(u32, u32)> {
+    let bytes = call.pointed(Arg::Status, true).filter(|_| call.code == Some(0))?;
+    let status = status::read(bytes, 0, builtin.kind).filter(|status| !status.cancelled)?;
+    Some((u32::try_from(status.source).ok()?, u32::try_from(status.tag).ok()?))
+}
+
 /// What a call answered; `None`: its records do not tell all of it.
 pub(super) fn result_of(call: &Call, builtin: &Builtin) -> Option<CallResult> {
     let reader = ResultReader { call, builtin, is_good: call.code? == 0 };

@@ -3,19 +3,34 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use analyzer::input::{Input, ProcessFacts};
-use analyzer::messages::{MessageEvent, MessageId, Messages};
-use analyzer::tape::{RankAnswers, ReplayableRank};
+use analyzer::messages::{Call, CallCommunicator, CallId, CallResult, MessageEvent, MessageId, Messages};
+use analyzer::tape::{RankAnswers, RankMessages, ReplayableRank, node_of};
 use analyzer::wire::{Body, RawRecord, Record};
+use replay::messages::MessageEnvelope;
 use replay::shared_page::SEVERAL_THREADS;
 use replay::thread_name::FIRST_THREAD;
 
 use super::probed_copies::RecentCopies;
+use super::probed_messages::{ProbedCommunicators, ProbedMessages, SentMessage, ToldCall};
 use super::probed_rank::{ProbedRank, SeenCall};
 use super::probed_threads::{ProbedThreads, ThreadLevel};
+
+/// What is wanted of a record beside the answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordWishes {
+    /// Envelopes of messages, for races.
+    pub messages: bool,
+    /// The order of all ranks' calls.
+    pub order: bool,
+}
+
+/// Where a call returns to: a file, and how far into it.
+pub type FindPlace<'a> = &'a dyn Fn(&Call) -> Option<(String, u64)>;
 
 /// Gathered from a tape.
 #[derive(Default)]
 pub struct ProbedJob {
+    wishes: RecordWishes,
     /// By number of the probe.
     probes: HashMap<u32, ProbedCall>,
     /// When the session began, CLOCK_MONOTONIC.
@@ -32,8 +47,13 @@ pub struct ProbedJob {
     ranks: BTreeMap<u32, ProbedRank>,
     /// By rank: bits of what was used that no record covers.
     uncovered: BTreeMap<u32, u32>,
-    /// Senders by the receives that got their messages: ranks of MPI_COMM_WORLD.
-    senders: HashMap<MessageId, u32>,
+    /// Sends by the receives that got their messages.
+    sent: HashMap<MessageId, SentMessage>,
+    /// Tags of sends whose receives are not known, if messages are wanted.
+    tags: HashMap<MessageId, u32>,
+    /// Of ranks, if they are wanted.
+    messages: BTreeMap<u32, ProbedMessages>,
+    communicators: ProbedCommunicators,
     /// The MPI library, once it is known.
     library: Option<&'static str>,
     /// The first reason why not all was seen.
@@ -69,6 +89,11 @@ impl ProbedCall {
 }
 
 impl ProbedJob {
+    /// One of which this is wanted.
+    pub fn new(wishes: RecordWishes) -> Self {
+        Self { wishes, ..Self::default() }
+    }
+
     /// Takes the next input that is no record.
     pub fn push(&mut self, input: &Input) {
         match input {
@@ -142,16 +167,20 @@ impl ProbedJob {
     }
 
     /// Takes what was learnt of calls and messages.
-    pub fn learn(&mut self, messages: &Messages, event: MessageEvent) {
+    pub fn learn(&mut self, messages: &Messages, event: MessageEvent, find: FindPlace) {
         match event {
             MessageEvent::Call { id, call, end_ns, communicator, .. } => {
+                let result = messages.result(&call);
+                if self.wishes.messages {
+                    self.learn_messages(messages, (id, &call), communicator.as_ref(), result.as_ref(), find);
+                }
                 self.library = self.library.or_else(|| messages.library_name(call.pid));
                 let threads = self.threads.get(&call.pid);
                 let seen = SeenCall {
                     id,
                     call: &call,
                     end_ns,
-                    result: messages.result(&call),
+                    result,
                     communicator: communicator.map(|known| (known.number, known.peers().to_vec())),
                     thread: match threads {
                         Some(threads) => threads.name(call.pid, id.tid),
@@ -165,15 +194,27 @@ impl ProbedJob {
                 self.ranks.entry(id.rank).or_default().call(seen);
             }
             MessageEvent::Matched { send, receive } => {
-                self.senders.insert(receive, send.call.rank);
+                let tag = self.tags.remove(&send).unwrap_or(0);
+                self.sent.insert(receive, SentMessage { rank: send.call.rank, tag });
             }
-            MessageEvent::Completed { message, by, facts, .. } if !facts.sends => {
+            MessageEvent::Completed { message, by, facts, cancelled } => {
+                if self.wishes.messages {
+                    self.messages.entry(by.rank).or_default().completes(message, &facts, cancelled);
+                }
+                if facts.sends {
+                    return;
+                }
                 let copies = self.pids.get(&message.call.rank).and_then(|pid| self.copies.get(pid));
                 if let Some((copies, rank)) = copies.zip(self.ranks.get_mut(&message.call.rank)) {
                     rank.received(message, by, facts.peer, copies);
                 }
             }
             MessageEvent::Posted { message, facts, time_ns } => {
+                if self.wishes.messages {
+                    let tag = facts.tag.filter(|_| facts.sends).and_then(|tag| u32::try_from(tag).ok());
+                    self.tags.extend(tag.map(|tag| (message, tag)));
+                    self.messages.entry(message.call.rank).or_default().posts(message, facts);
+                }
                 let threads = self.pids.get(&message.call.rank).and_then(|pid| self.threads.get(pid));
                 if threads.is_some_and(|threads| threads.are_several(time_ns))
                     && let Some(rank) = self.ranks.get_mut(&message.call.rank)
@@ -182,10 +223,35 @@ impl ProbedJob {
                 }
             }
             MessageEvent::Entered { .. }
-            | MessageEvent::Completed { .. }
             | MessageEvent::EpochAwaited { .. }
             | MessageEvent::CollectiveCompleted { .. } => {}
         }
+    }
+
+    /// Takes what a call says of messages.
+    fn learn_messages(
+        &mut self,
+        messages: &Messages,
+        (id, call): (CallId, &Call),
+        communicator: Option<&CallCommunicator>,
+        result: Option<&CallResult>,
+        find: FindPlace,
+    ) {
+        communicator.into_iter().for_each(|communicator| self.communicators.learn(communicator));
+        let (choice, done) = match result {
+            Some(CallResult::Completed(choice, done)) => (Some(choice.clone()), &done[..]),
+            _ => (None, &[][..]),
+        };
+        let envelope = messages.received_envelope(call);
+        let told = ToldCall {
+            call,
+            communicator: communicator.map(|communicator| communicator.number),
+            choice,
+            done: done.iter().map(|done| done.request).collect(),
+            handles: messages.request_handles(call),
+            envelope: envelope.map(|(source, tag)| MessageEnvelope { source, tag }),
+        };
+        self.messages.entry(id.rank).or_default().call(&told, || find(call));
     }
 
     /// Whether the tape is that of a session.
@@ -226,13 +292,18 @@ impl ProbedJob {
         }
         let size = processes.values().filter_map(|facts| facts.size).max();
         let size = size.or_else(|| processes.keys().max().map(|rank| rank + 1)).unwrap_or(0);
+        let mut positions = self.positions();
         let mut tape = ProbedTape::default();
         let nothing = ProbedRank::default();
         let tags_matter = !self.ranks.values().any(ProbedRank::takes_any_tag);
         for (rank, facts) in processes {
             let probed = self.ranks.get(&rank).unwrap_or(&nothing);
-            let record = probed
-                .record(threads_of(facts.pid), tags_matter, |receive| self.senders.get(&receive).copied());
+            let record = probed.record(
+                threads_of(facts.pid),
+                tags_matter,
+                positions.remove(&rank).unwrap_or_default(),
+                |receive| Some(self.sent.get(&receive)?.rank),
+            );
             let threads = u32::from(probed.has_several_threads()) << SEVERAL_THREADS;
             tape.unknown += record.unknown;
             tape.unordered += record.unordered;
@@ -245,9 +316,39 @@ impl ProbedJob {
                 uncovered: self.uncovered.get(&rank).copied().unwrap_or(0) | threads,
                 ..ReplayableRank::default()
             });
+            if let Some(messages) = self.messages_of(rank) {
+                tape.messages.push(RankMessages { rank, offset_bytes: 0, bytes: messages });
+            }
             tape.answers.push(RankAnswers { rank, bytes: record.bytes, ..RankAnswers::default() });
         }
         Ok(tape)
+    }
+
+    /// The journal of a rank's messages, if it is wanted, and of ranks with one thread each.
+    fn messages_of(&self, rank: u32) -> Option<Vec<u8>> {
+        if !self.wishes.messages || self.ranks.values().any(ProbedRank::has_several_threads) {
+            return None;
+        }
+        let none = ProbedMessages::default();
+        let messages = self.messages.get(&rank).unwrap_or(&none);
+        Some(messages.journal(rank, &self.communicators, |receive| self.sent.get(&receive).copied()))
+    }
+
+    /// The positions of each rank's calls among those of all ranks, if these are wanted: by when they ended, by the clock of one node.
+    fn positions(&self) -> BTreeMap<u32, Vec<u64>> {
+        let nodes: HashSet<usize> = self.begun.iter().map(|pid| node_of(*pid)).collect();
+        if !self.wishes.order || nodes.len() > 1 {
+            return BTreeMap::new();
+        }
+        let ends =
+            self.ranks.iter().flat_map(|(rank, probed)| probed.ends_ns().map(|end_ns| (end_ns, *rank)));
+        let mut ends: Vec<(u64, u32)> = ends.collect();
+        ends.sort_unstable();
+        let mut positions: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+        for ((_, rank), position) in ends.into_iter().zip(0..) {
+            positions.entry(rank).or_default().push(position);
+        }
+        positions
     }
 }
 
@@ -258,6 +359,8 @@ pub struct ProbedTape {
     pub ranks: Vec<ReplayableRank>,
     /// What their calls answered.
     pub answers: Vec<RankAnswers>,
+    /// Their messages, if they were wanted.
+    pub messages: Vec<RankMessages>,
     /// Messages received from anybody of which it is not known whose they were.
     pub unknown: u64,
     /// Posts of several threads of a rank whose order matters and is not known.

@@ -82,6 +82,8 @@ enum StepKind {
     Call(u32, [i32; 3]),
     /// One of several threads posts, or takes a message.
     Turn,
+    /// A call has ended that does not just answer no.
+    Ended,
     Answer(Answer),
     /// A receive or probe from anybody has got a message.
     From(Sender),
@@ -127,6 +129,16 @@ impl ProbedRank {
         if self.stopped.is_some() || self.has_ended {
             return;
         }
+        let ended_ns = seen.end_ns.filter(|_| numbered(&seen.call.row.name).is_some());
+        let caller = RankCaller { tid: seen.id.tid, name: seen.thread };
+        self.take_call(seen);
+        if let Some(ended_ns) = ended_ns.filter(|_| !self.has_ended) {
+            let thread = self.thread(caller);
+            self.step(thread, ended_ns, StepKind::Ended);
+        }
+    }
+
+    fn take_call(&mut self, seen: SeenCall) {
         let SeenCall { id, call, .. } = seen;
         let end_ns = seen.end_ns.unwrap_or(call.begin_ns).max(call.begin_ns);
         let thread = self.thread(RankCaller { tid: id.tid, name: seen.thread });
@@ -309,17 +321,27 @@ impl ProbedRank {
         self.takes_any_tag
     }
 
-    /// The record. `sender`: who sent what a receive got, as a rank of MPI_COMM_WORLD; `tags_matter`: all receives of the job name their
+    /// When its calls ended that do not just answer no, in order.
+    pub fn ends_ns(&self) -> impl Iterator<Item = u64> {
+        let ends = self.steps.iter().filter(|step| matches!(step.what, StepKind::Ended));
+        let mut ends_ns: Vec<u64> = ends.map(|step| step.time_ns).collect();
+        ends_ns.sort_unstable();
+        ends_ns.into_iter()
+    }
+
+    /// The record. `positions`: of its calls that have ended, in order, if they are wanted; `sender`: who sent what a receive got, as a rank of MPI_COMM_WORLD; `tags_matter`: all receives of the job name their
     /// tags.
     pub fn record(
         &self,
         process: &ProbedThreads,
         tags_matter: bool,
+        positions: Vec<u64>,
         sender: impl Fn(MessageId) -> Option<u32>,
     ) -> ProbedRecord {
         let mut record = ProbedRecord::default();
         let out = &mut record.bytes;
         let mut recording = Recording::by_probes(out);
+        let mut positions = positions.into_iter();
         let mut unknown = 0;
         let mut source = |of: &Sender| {
             let found = of.resolve(&sender);
@@ -343,6 +365,11 @@ impl ProbedRank {
                 StepKind::Call(number, arguments) => recording.call(*number, *arguments),
                 StepKind::Turn if rows.is_empty() => {}
                 StepKind::Turn => recording.turn(out),
+                StepKind::Ended => {
+                    if let Some(position) = positions.next() {
+                        recording.position(position, out);
+                    }
+                }
                 StepKind::Answer(answer) => recording.answer(answer.clone(), out),
                 StepKind::From(of) => {
                     let from = match source(of) {
@@ -460,7 +487,7 @@ mod tests {
     }
 
     fn record(rank: &ProbedRank, sender: impl Fn(MessageId) -> Option<u32>) -> ProbedRecord {
-        rank.record(&ProbedThreads::default(), false, sender)
+        rank.record(&ProbedThreads::default(), false, Vec::new(), sender)
     }
 
     fn playback(record: &ProbedRecord) -> Playback {
@@ -638,6 +665,6 @@ mod tests {
     }
 
     fn record_of(rank: &ProbedRank, process: &ProbedThreads) -> ProbedRecord {
-        rank.record(process, false, |_| None)
+        rank.record(process, false, Vec::new(), |_| None)
     }
 }

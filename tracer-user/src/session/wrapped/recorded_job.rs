@@ -18,6 +18,8 @@ pub struct RecordedJob {
     misplaced: Option<u32>,
     /// What else people must know before it is replayed.
     notes: Vec<String>,
+    /// Messages received from anybody of which it is not known whose they were.
+    unknown: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -127,7 +129,9 @@ impl RecordedJob {
     pub fn take_probed(&mut self, tape: &ProbedTape) {
         tape.ranks.iter().for_each(|rank| self.learn(rank));
         tape.answers.iter().for_each(|answers| self.take(answers));
+        tape.messages.iter().for_each(|messages| self.take_messages(messages));
         self.notes.push("recorded by probes: clocks that the program reads show what they show".to_owned());
+        self.unknown = tape.unknown;
         if tape.unknown > 0 {
             self.notes.push(format!(
                 "of {} messages received from anybody it is not known whose they were (MPI_STATUS_IGNORE, and nothing else tells): \
@@ -147,6 +151,11 @@ impl RecordedJob {
     /// Whether there are messages on the tape.
     pub fn has_messages(&self) -> bool {
         self.ranks.values().any(|rank| !rank.messages.is_empty())
+    }
+
+    /// Messages received from anybody of which it is not known whose they were.
+    pub fn unknown(&self) -> u64 {
+        self.unknown
     }
 
     /// How many ranks it has, and the words of its MPI library.

@@ -11,7 +11,7 @@ use super::super::ids::{CallId, CollectiveId, CommId, WORLD};
 use super::super::leaks::Unfinished;
 use super::super::message_event::ShownArgument;
 use super::super::overlapping::AliasedBuffers;
-use super::super::results::{CallResult, result_of};
+use super::super::results::{CallResult, RequestHandles, envelope_of, handles_of, result_of};
 use super::super::type_matching::TypeMismatch;
 use super::super::unbuffered::UnbufferedCycle;
 use super::Messages;
@@ -227,6 +227,17 @@ impl Messages {
     /// What a call answered that its program does not decide; `None`: its records do not tell all of it.
     pub fn result(&self, call: &Call) -> Option<CallResult> {
         result_of(call, &self.follower.processes.find(call.pid)?.builtin?)
+    }
+
+    /// Handles of requests that a call has made, or was given.
+    pub fn request_handles(&self, call: &Call) -> RequestHandles {
+        let builtin = self.follower.processes.find(call.pid).and_then(|process| process.builtin);
+        builtin.map_or_else(RequestHandles::default, |builtin| handles_of(call, &builtin))
+    }
+
+    /// Source, in the numbers of the communicator, and tag of the message that a call says it has got or found.
+    pub fn received_envelope(&self, call: &Call) -> Option<(u32, u32)> {
+        envelope_of(call, &self.follower.processes.find(call.pid)?.builtin?)
     }
 
     /// The MPI library of a process that has not ended, if it is known which it is.
