@@ -11,7 +11,7 @@ use replay::shared_page::SEVERAL_THREADS;
 use replay::thread_name::FIRST_THREAD;
 
 use super::probed_copies::RecentCopies;
-use super::probed_messages::{ProbedCommunicators, ProbedMessages, SentMessage, ToldCall};
+use super::probed_messages::{ProbedCommunicators, ProbedMessages, SendEnvelope, ToldCall};
 use super::probed_rank::{ProbedRank, SeenCall};
 use super::probed_threads::{ProbedThreads, ThreadLevel};
 
@@ -48,7 +48,7 @@ pub struct ProbedJob {
     /// By rank: bits of what was used that no record covers.
     uncovered: BTreeMap<u32, u32>,
     /// Sends by the receives that got their messages.
-    sent: HashMap<MessageId, SentMessage>,
+    sent: HashMap<MessageId, SendEnvelope>,
     /// Tags of sends whose receives are not known, if messages are wanted.
     tags: HashMap<MessageId, u32>,
     /// Of ranks, if they are wanted.
@@ -195,7 +195,7 @@ impl ProbedJob {
             }
             MessageEvent::Matched { send, receive } => {
                 let tag = self.tags.remove(&send).unwrap_or(0);
-                self.sent.insert(receive, SentMessage { rank: send.call.rank, tag });
+                self.sent.insert(receive, SendEnvelope { rank: send.call.rank, tag });
             }
             MessageEvent::Completed { message, by, facts, cancelled } => {
                 if self.wishes.messages {

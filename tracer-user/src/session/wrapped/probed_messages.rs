@@ -21,12 +21,12 @@ pub(super) struct ProbedMessages {
     steps: Vec<MessageStep>,
     /// What the call that is not told yet has posted, and completed.
     posted: Vec<(MessageId, MessageFacts)>,
-    completed: Vec<(MessageId, Sender)>,
+    completed: Vec<(MessageId, ReceivedFrom)>,
     /// What open requests stand for.
     requests: HashMap<u64, OpenRequest>,
     prepared: HashMap<u64, PreparedRequest>,
     /// Files and offsets of the places that calls return to.
-    places: HashMap<CallPlace, (String, u64)>,
+    places: HashMap<ReturnPlace, (String, u64)>,
 }
 
 /// A call that was told, and what is known of it beside its records.
@@ -44,9 +44,9 @@ pub(super) struct ToldCall<'a> {
 
 /// Who sent the message that a receive got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sender {
+enum ReceivedFrom {
     /// A rank of MPI_COMM_WORLD, with this tag.
-    Told(SentMessage),
+    Told(SendEnvelope),
     /// The sends tell, or nothing does.
     Untold,
     /// It was cancelled, or was a send.
@@ -55,7 +55,7 @@ enum Sender {
 
 /// A send, as its receiver is to know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SentMessage {
+pub(super) struct SendEnvelope {
     /// Of MPI_COMM_WORLD.
     pub rank: u32,
     pub tag: u32,
@@ -72,11 +72,11 @@ struct OpenRequest {
 #[derive(Clone, Copy, Debug)]
 struct PreparedRequest {
     is_synchronous: bool,
-    place: CallPlace,
+    place: ReturnPlace,
 }
 
 /// A place that a call returns to, in the space of the process, and the wrapper's number of the call.
-type CallPlace = (u64, u32);
+type ReturnPlace = (u64, u32);
 
 #[derive(Debug)]
 enum MessageStep {
@@ -92,27 +92,27 @@ enum MessageStep {
     Received {
         message: MessageId,
         facts: MessageFacts,
-        place: CallPlace,
-        sender: Sender,
+        place: ReturnPlace,
+        sender: ReceivedFrom,
     },
     /// A probe has found a message, and taken it if it is a matched one.
     Probed {
         pattern: Pattern,
-        place: CallPlace,
+        place: ReturnPlace,
         takes: bool,
         found: Option<MessageEnvelope>,
     },
     Posted {
         message: MessageId,
         facts: MessageFacts,
-        place: CallPlace,
+        place: ReturnPlace,
     },
     Done {
         message: MessageId,
-        sender: Sender,
+        sender: ReceivedFrom,
     },
     Choice {
-        place: CallPlace,
+        place: ReturnPlace,
         offered: Vec<Option<MessageId>>,
         taken: Vec<u32>,
     },
@@ -168,9 +168,9 @@ impl ProbedMessages {
     pub fn completes(&mut self, message: MessageId, facts: &MessageFacts, cancelled: bool) {
         let tag = facts.tag.and_then(|tag| u32::try_from(tag).ok());
         let sender = match facts.peer_rank.zip(tag) {
-            _ if cancelled || facts.sends => Sender::Nobody,
-            Some((rank, tag)) => Sender::Told(SentMessage { rank, tag }),
-            None => Sender::Untold,
+            _ if cancelled || facts.sends => ReceivedFrom::Nobody,
+            Some((rank, tag)) => ReceivedFrom::Told(SendEnvelope { rank, tag }),
+            None => ReceivedFrom::Untold,
         };
         self.completed.push((message, sender));
     }
@@ -215,9 +215,9 @@ impl ProbedMessages {
     fn post(
         &mut self,
         told: &ToldCall,
-        place: CallPlace,
+        place: ReturnPlace,
         posted: &[(MessageId, MessageFacts)],
-        completed: &[(MessageId, Sender)],
+        completed: &[(MessageId, ReceivedFrom)],
     ) {
         let row = told.call.row;
         let is_synchronous = matches!(row.does, Does::Send(Mode::Synchronous));
@@ -237,7 +237,7 @@ impl ProbedMessages {
                 self.steps.push(MessageStep::Posted { message, facts, place });
             } else if told.call.code == Some(0) {
                 let over = completed.iter().find(|(completed, _)| *completed == message);
-                let sender = over.map_or(Sender::Untold, |(_, sender)| *sender);
+                let sender = over.map_or(ReceivedFrom::Untold, |(_, sender)| *sender);
                 self.steps.push(MessageStep::Received { message, facts, place, sender });
             }
             if has_request
@@ -281,7 +281,7 @@ impl ProbedMessages {
         }
     }
 
-    fn probe(&mut self, told: &ToldCall, place: CallPlace) {
+    fn probe(&mut self, told: &ToldCall, place: ReturnPlace) {
         let call = told.call;
         let number = |arg| call.argument(arg).and_then(|word| u32::try_from(word as i32).ok());
         let pattern = Pattern {
@@ -295,7 +295,7 @@ impl ProbedMessages {
         self.steps.push(MessageStep::Probed { pattern, place, takes, found });
     }
 
-    fn choose(&mut self, told: &ToldCall, place: CallPlace) {
+    fn choose(&mut self, told: &ToldCall, place: ReturnPlace) {
         let taken = match &told.choice {
             Some(CompletionChoice::Index(Some(index))) => vec![*index],
             Some(CompletionChoice::Indices(Some(indices))) => indices.clone(),
@@ -314,10 +314,10 @@ impl ProbedMessages {
     }
 
     /// A request is complete.
-    fn done(&mut self, handle: u64, completed: &[(MessageId, Sender)]) {
+    fn done(&mut self, handle: u64, completed: &[(MessageId, ReceivedFrom)]) {
         let Some(message) = self.close(handle) else { return };
         let told = completed.iter().find(|(completed, _)| *completed == message);
-        let sender = told.map_or(Sender::Untold, |(_, sender)| *sender);
+        let sender = told.map_or(ReceivedFrom::Untold, |(_, sender)| *sender);
         self.steps.push(MessageStep::Done { message, sender });
     }
 
@@ -345,7 +345,7 @@ impl ProbedMessages {
         &self,
         rank: u32,
         communicators: &ProbedCommunicators,
-        sent: impl Fn(MessageId) -> Option<SentMessage>,
+        sent: impl Fn(MessageId) -> Option<SendEnvelope>,
     ) -> Vec<u8> {
         let mut writing = JournalWriting::new(&self.places);
         for (number, [own, other]) in communicators.of_rank(rank) {
@@ -361,7 +361,7 @@ impl ProbedMessages {
 struct JournalWriting<'a> {
     journal: MessageJournal,
     out: Vec<u8>,
-    places: &'a HashMap<CallPlace, (String, u64)>,
+    places: &'a HashMap<ReturnPlace, (String, u64)>,
     /// Whom the rank names by ranks of its communicators.
     peers: HashMap<u32, &'a [u32]>,
     /// Communicators of what was posted.
@@ -369,7 +369,7 @@ struct JournalWriting<'a> {
 }
 
 impl<'a> JournalWriting<'a> {
-    fn new(places: &'a HashMap<CallPlace, (String, u64)>) -> Self {
+    fn new(places: &'a HashMap<ReturnPlace, (String, u64)>) -> Self {
         Self {
             journal: MessageJournal::default(),
             out: Vec::new(),
@@ -379,7 +379,7 @@ impl<'a> JournalWriting<'a> {
         }
     }
 
-    fn step(&mut self, step: &MessageStep, sent: &impl Fn(MessageId) -> Option<SentMessage>) {
+    fn step(&mut self, step: &MessageStep, sent: &impl Fn(MessageId) -> Option<SendEnvelope>) {
         match step {
             MessageStep::Calls(count) => self.journal.calls(*count),
             MessageStep::Send { message, facts, is_synchronous, has_request } => {
@@ -436,7 +436,7 @@ impl<'a> JournalWriting<'a> {
         self.journal.comm(number.unwrap_or(UNKNOWN_COMM).into(), &mut self.out)
     }
 
-    fn site(&mut self, place: CallPlace) -> u32 {
+    fn site(&mut self, place: ReturnPlace) -> u32 {
         let find = || self.places.get(&place).cloned().unwrap_or_default();
         self.journal.site(place.0, place.1, &mut self.out, find)
     }
@@ -456,14 +456,14 @@ impl<'a> JournalWriting<'a> {
     fn envelope(
         &self,
         comm: Option<u32>,
-        sender: Sender,
+        sender: ReceivedFrom,
         message: MessageId,
-        sent: &impl Fn(MessageId) -> Option<SentMessage>,
+        sent: &impl Fn(MessageId) -> Option<SendEnvelope>,
     ) -> Option<MessageEnvelope> {
-        let SentMessage { rank, tag } = match sender {
-            Sender::Told(sent) => sent,
-            Sender::Untold => sent(message)?,
-            Sender::Nobody => return None,
+        let SendEnvelope { rank, tag } = match sender {
+            ReceivedFrom::Told(sent) => sent,
+            ReceivedFrom::Untold => sent(message)?,
+            ReceivedFrom::Nobody => return None,
         };
         Some(MessageEnvelope { source: self.rank_in(comm?, rank)?, tag })
     }
@@ -516,7 +516,7 @@ mod tests {
 
     use super::*;
 
-    const PLACE: CallPlace = (0x100, 1);
+    const PLACE: ReturnPlace = (0x100, 1);
 
     fn message(rank: u32, number: u32) -> MessageId {
         MessageId { call: CallId { rank, tid: 1, number }, part: 0 }
@@ -547,7 +547,7 @@ mod tests {
         let receiver = ProbedMessages { steps, places, ..ProbedMessages::default() };
         let sent = |receive: MessageId| {
             let rank = if receive.call.number == 3 { 2 } else { 1 };
-            Some(SentMessage { rank, tag: 7 })
+            Some(SendEnvelope { rank, tag: 7 })
         };
         let ranks = [receiver, sends(1), sends(2)];
         let journals: Vec<Vec<u8>> =
@@ -564,12 +564,12 @@ mod tests {
             place: PLACE,
             sender,
         };
-        let first = Sender::Told(SentMessage { rank: 2, tag: 7 });
+        let first = ReceivedFrom::Told(SendEnvelope { rank: 2, tag: 7 });
         let races = races(vec![
             MessageStep::Calls(5),
             received(3, first),
             MessageStep::Calls(1),
-            received(4, Sender::Untold),
+            received(4, ReceivedFrom::Untold),
         ]);
         assert_eq!((races.found.len(), races.unsent), (1, 0));
         let race = &races.found[0];
@@ -586,7 +586,7 @@ mod tests {
             facts: facts(false, None),
             place: PLACE,
         };
-        let done = |number| MessageStep::Done { message: message(0, number), sender: Sender::Untold };
+        let done = |number| MessageStep::Done { message: message(0, number), sender: ReceivedFrom::Untold };
         let races = races(vec![
             MessageStep::Calls(1),
             posted(3),
