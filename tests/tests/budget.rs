@@ -58,11 +58,9 @@ fn find_in_a_storm(library: MpiImplementation, ranks: usize) -> Result<()> {
 
 #[test]
 fn a_clean_storm_under_a_budget_raises_no_warning() -> Result<()> {
-    for (library, name, ranks) in [
-        (MpiImplementation::OpenMpi, "pingpong", 2),
-        (MpiImplementation::OpenMpi, "halo2d", 4),
-        (MpiImplementation::Mpich, "ring", 2),
-    ] {
+    for (library, name, ranks) in
+        [(MpiImplementation::OpenMpi, "halo2d", 4), (MpiImplementation::Mpich, "ring", 2)]
+    {
         watch_a_clean_storm(library, name, ranks)?;
     }
     Ok(())

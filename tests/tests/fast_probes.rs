@@ -300,7 +300,7 @@ fn a_fault_is_found_without_the_kernel_in_the_middle_of_a_run() -> Result<()> {
 fn in_and_out_again_and_again_a_busy_job_stays_right() -> Result<()> {
     for library in MpiImplementation::ALL {
         let job = busy(library)?;
-        for round in 0..number_from_environment("DMSCOPE_TEST_ATTACHES", 5)? {
+        for round in 0..number_from_environment("DMSCOPE_TEST_ATTACHES", 3)? {
             let mut dmscope = attach(&job, &["--duration", "300ms"])?;
             let attached = dmscope.wait_until_attached()?;
             check_fast(&dmscope, &attached).with_context(|| format!("{library:?}, round {round}"))?;
@@ -316,7 +316,7 @@ fn in_and_out_again_and_again_a_busy_job_stays_right() -> Result<()> {
 fn killed_at_any_moment_it_leaves_a_job_that_ends_right_and_the_next_session_works() -> Result<()> {
     for library in MpiImplementation::ALL {
         let job = busy(library)?;
-        for round in 0..number_from_environment("DMSCOPE_TEST_KILLS", 4)? {
+        for round in 0..number_from_environment("DMSCOPE_TEST_KILLS", 2)? {
             let mut dmscope = attach(&job, &[])?;
             if round.is_multiple_of(2) {
                 dmscope.wait_for_event("placed")?;
@@ -386,7 +386,7 @@ fn in_the_middle(library: MpiImplementation, name: &str, iterations: u64, pause_
 fn under_run_every_copy_is_counted_once_though_ranks_begin_to_record_by_themselves_in_the_middle()
 -> Result<()> {
     for library in MpiImplementation::ALL {
-        for _ in 0..number_from_environment("DMSCOPE_TEST_MOVES", 2)? {
+        for _ in 0..number_from_environment("DMSCOPE_TEST_MOVES", 1)? {
             let spec = in_the_middle(library, "counts", 15_000, 100)?;
             let session = Dmscope::run(&spec).args(FAST).args(LIBRARY).args(["--budget", "none"]).finish()?;
             check_moved(&session).with_context(|| format!("{library:?}"))?;
@@ -400,7 +400,7 @@ fn under_run_every_copy_is_counted_once_though_ranks_begin_to_record_by_themselv
 #[test]
 fn under_run_every_copy_of_a_rank_that_does_nothing_else_is_counted_once() -> Result<()> {
     for library in MpiImplementation::ALL {
-        for _ in 0..number_from_environment("DMSCOPE_TEST_MOVES", 3)? {
+        for _ in 0..number_from_environment("DMSCOPE_TEST_MOVES", 2)? {
             let spec = in_the_middle(library, "counts", 900_000, 0)?.ranks(1);
             let options = ["--budget", "none", "--ring-size", "64M"];
             let session = Dmscope::run(&spec).args(FAST).args(LIBRARY).args(options).finish()?;
@@ -449,7 +449,7 @@ fn under_run_a_rank_that_waits_in_a_call_while_it_begins_to_record_by_itself_is_
 fn killed_under_run_around_the_moment_when_ranks_begin_to_record_it_leaves_a_job_that_ends_right()
 -> Result<()> {
     for library in MpiImplementation::ALL {
-        for round in 0..number_from_environment("DMSCOPE_TEST_KILLS", 4)? {
+        for round in 0..number_from_environment("DMSCOPE_TEST_KILLS", 2)? {
             let spec = in_the_middle(library, "figure2", 20_000, 50)?.ranks(2).args(["--no-bug"]);
             let mut dmscope = Dmscope::run(&spec).args(FAST).args(["--budget", "none"]).spawn()?;
             let attached = Instant::now();

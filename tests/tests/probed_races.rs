@@ -45,7 +45,7 @@ fn races_are_those_that_a_wrapper_finds_in_the_same_run() -> Result<()> {
 #[test]
 fn each_of_them_can_go_the_other_way() -> Result<()> {
     for library in MpiImplementation::ALL {
-        for how in ["recv", "probe", "iprobe", "irecv", "start"] {
+        for how in ["probe", "iprobe", "irecv", "start"] {
             let case = ReplayCase::own(library, "orders", &[how, "none"])?.ranks(4);
             case.run("run", &BY_PROBES, "x", None)?.check(0, &[])?;
             let listed = case.list("races", &[], "x")?;

@@ -28,7 +28,6 @@ const WAITING: &[&str] = &[
     "cluster_hangs",
     "deterministic",
     "fast_probes",
-    "faults_found",
     "identical",
     "left_alone",
     "mismatches",

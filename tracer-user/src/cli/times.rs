@@ -1,17 +1,20 @@
 //! `dmscope times`: when everything would have been without watching.
 
+use std::path::PathBuf;
+
 use analyzer::input::{Input, OwnTime};
 use analyzer::messages::CallId;
 use analyzer::pipeline::TimesPipeline;
 use analyzer::text::counted;
 use analyzer::timeline::correction::bounds::Bounds;
-use analyzer::timeline::correction::orders::{OrderVerdict, ReceiveOrder};
+use analyzer::timeline::correction::orders::{OrderVerdict, ReceiveOrder, RivalMessage};
 use analyzer::timeline::correction::phases::PhaseMark;
 use analyzer::timeline::correction::summary::{FunctionTimes, RankTimes};
 use analyzer::timeline::correction::{CorrectedTimes, CorrectionLimits, CorrectionPass, Refusal, Survey};
 use analyzer::visible::visible;
 use analyzer::wire::RawRecord;
 use anyhow::{Result, bail};
+use replay::races::Races;
 use serde::Serialize;
 
 use super::nodes::{TapeSummary, jobs_of, names_of, replay_job};
@@ -24,7 +27,7 @@ use super::table::columns;
 use super::tape_args::TimesArgs;
 use super::time_cells::{milliseconds, time_cells};
 use crate::session::Outcome;
-use crate::session::wrapped::RecordWishes;
+use crate::session::wrapped::{RecordWishes, RecordedJob, Swap};
 
 /// Form of the JSON output; it changes when a field changes its meaning.
 const SCHEMA: u32 = 1;
@@ -112,45 +115,66 @@ fn races(tapes: &[TapeSummary], pass: &mut Pass, times: &CorrectedTimes, json: b
             "changed": count_of(&orders, OrderVerdict::Changed),
             "undecided": count_of(&orders, OrderVerdict::Undecided),
         }))?;
+        let ways = OtherWays::of(tapes).ok();
         for order in &orders {
-            let line = serde_json::json!({ "order": order, "verdict": order.verdict(), "at": place(order) });
+            let swaps = order.rivals.iter().map(|rival| {
+                ways.as_ref().and_then(|ways| ways.swap(order, rival)).map(|swap| swap.to_string())
+            });
+            let swaps: Vec<Option<String>> = swaps.collect();
+            let line = serde_json::json!({
+                "order": order, "verdict": order.verdict(), "at": place(order), "swaps": swaps
+            });
             print_json(&line)?;
         }
     } else {
-        print(&races_text(&orders, place, &other_way(tapes), &notes(&times.limits, 0)))?;
+        print(&races_text(&orders, place, &OtherWays::of(tapes), &notes(&times.limits, 0)))?;
     }
     Ok(Outcome::Nothing)
 }
 
-/// How to go the other way at one of the receives.
-fn other_way(tapes: &[TapeSummary]) -> String {
-    let [tape] = tapes else {
-        return "Tapes of several nodes cannot be replayed.\n".to_owned();
-    };
-    // A single tape is not asked which job it is of before it is read.
-    let (path, command) = (tape.path.display(), "COMMAND");
-    match read_job(&tape.path, RecordWishes::default(), &mut |_| {}) {
-        Ok(_) => format!(
-            "To go the other way, turn one receive round:\n    \
-             dmscope replay --swap RANK:CALL=OTHER {path} -- {command}\n\
-             dmscope races {path} says which names --swap takes, also where ranks poll and calls have other numbers there.\n"
-        ),
-        Err(error) => format!(
-            "This tape cannot be replayed ({}). To go the other way, record the job with dmscope run --replayable --record app.dmt -- {command}, \
-             or without probes with dmscope record --messages; dmscope races then names each race with what dmscope replay --swap takes.\n",
-            visible(&format!("{error:#}"))
-        ),
+/// How to go the other way at receives.
+struct OtherWays {
+    tape: PathBuf,
+    job: RecordedJob,
+    races: Races,
+}
+
+impl OtherWays {
+    /// Those of a job on one tape, or why there are none.
+    fn of(tapes: &[TapeSummary]) -> Result<Self, String> {
+        let [tape] = tapes else { return Err("Tapes of several nodes cannot be replayed.\n".to_owned()) };
+        let wishes = RecordWishes { messages: true, order: false };
+        let of_job = || {
+            let job = read_job(&tape.path, wishes, &mut |_| {}).map_err(|error| format!("{error:#}"))?;
+            let races = job.races()?;
+            Ok(Self { tape: tape.path.clone(), job, races })
+        };
+        of_job().map_err(|why: String| {
+            format!(
+                "This tape cannot be replayed the other way ({}). To go the other way, record the job with dmscope run --replayable --record app.dmt -- COMMAND, \
+                 or without probes with dmscope record --messages; dmscope races then names each race with what dmscope replay --swap takes.\n",
+                visible(&why)
+            )
+        })
+    }
+
+    /// What `replay --swap` takes to have another message come first, if that can be.
+    fn swap(&self, order: &ReceiveOrder, rival: &RivalMessage) -> Option<Swap> {
+        let point = self.job.point(order.receive)?;
+        let swap = Swap { point, number: rival.rank, is_request: false };
+        swap.find(&self.races).map(|_| swap)
     }
 }
 
 fn races_text(
     orders: &[ReceiveOrder],
     mut place: impl FnMut(&ReceiveOrder) -> String,
-    way: &str,
+    ways: &Result<OtherWays, String>,
     notes: &[String],
 ) -> String {
     let count = |verdict| count_of(orders, verdict);
     let mut text = String::new();
+    let mut first = None;
     for order in orders.iter().filter(|order| order.verdict() != OrderVerdict::Kept) {
         let call = order.receive.call;
         text.push_str(&format!(
@@ -163,11 +187,11 @@ fn races_text(
             said(order.verdict())
         ));
         for rival in order.rivals.iter().filter(|rival| rival.verdict != OrderVerdict::Kept) {
+            let swap = ways.as_ref().ok().and_then(|ways| ways.swap(order, rival));
+            first = first.or(swap);
             text.push_str(&format!(
-                "    {}:{}={}  rank {} (its call {}): {}\n",
-                call.rank,
-                call.number,
-                rival.rank,
+                "    {}rank {} (its call {}): {}\n",
+                swap.map_or_else(String::new, |swap| format!("{swap}  ")),
                 rival.rank,
                 rival.send.call.number,
                 said(rival.verdict)
@@ -182,8 +206,13 @@ fn races_text(
         count(OrderVerdict::Changed),
         count(OrderVerdict::Undecided)
     ));
-    if count(OrderVerdict::Kept) < orders.len() {
-        text.push_str(way);
+    match (ways, first) {
+        (Ok(ways), Some(swap)) => text.push_str(&format!(
+            "dmscope replay --swap {swap} {} -- COMMAND goes the other way\n",
+            ways.tape.display()
+        )),
+        (Err(why), _) if count(OrderVerdict::Kept) < orders.len() => text.push_str(why),
+        _ => {}
     }
     notes.iter().for_each(|note| text.push_str(&format!("{note}\n")));
     text

@@ -16,6 +16,7 @@ mod pages;
 mod places_of_calls;
 mod probed_copies;
 mod probed_job;
+mod probed_journal;
 mod probed_messages;
 mod probed_posts;
 mod probed_rank;

@@ -11,9 +11,11 @@ use replay::shared_page::SEVERAL_THREADS;
 use replay::thread_name::FIRST_THREAD;
 
 use super::probed_copies::RecentCopies;
-use super::probed_messages::{ProbedCommunicators, ProbedMessages, SendEnvelope, ToldCall};
+use super::probed_journal::{ProbedCommunicators, SendEnvelope};
+use super::probed_messages::{ProbedMessages, ToldCall};
 use super::probed_rank::{ProbedRank, SeenCall};
 use super::probed_threads::{ProbedThreads, ThreadLevel};
+use super::swap::ExchangePoint;
 
 /// What is wanted of a record beside the answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -317,6 +319,7 @@ impl ProbedJob {
                 ..ReplayableRank::default()
             });
             if let Some(messages) = self.messages_of(rank) {
+                tape.points.extend(self.messages.get(&rank).into_iter().flat_map(ProbedMessages::points));
                 tape.messages.push(RankMessages { rank, offset_bytes: 0, bytes: messages });
             }
             tape.answers.push(RankAnswers { rank, bytes: record.bytes, ..RankAnswers::default() });
@@ -361,6 +364,8 @@ pub struct ProbedTape {
     pub answers: Vec<RankAnswers>,
     /// Their messages, if they were wanted.
     pub messages: Vec<RankMessages>,
+    /// Where receives from anybody were posted, as a replay names it.
+    pub points: HashMap<MessageId, ExchangePoint>,
     /// Messages received from anybody of which it is not known whose they were.
     pub unknown: u64,
     /// Posts of several threads of a rank whose order matters and is not known.

@@ -557,6 +557,23 @@ mod tests {
         assert_eq!(playback.posted(), None);
     }
 
+    #[test]
+    fn calls_have_the_positions_in_which_they_ended() {
+        let mut rank = ProbedRank::default();
+        let thread = rank.thread(RankCaller { tid: 1, name: Some(FIRST_THREAD) });
+        rank.step(thread, 20, StepKind::Ended);
+        rank.step(thread, 40, StepKind::Answer(Answer::Yes));
+        rank.step(thread, 40, StepKind::Ended);
+        assert_eq!(rank.ends_ns().collect::<Vec<_>>(), [20, 40]);
+        let record = rank.record(&ProbedThreads::default(), false, vec![3, 9], |_| None);
+        let mut playback = playback(&record);
+        assert_eq!(playback.position(), Ok(Some(3)));
+        assert_eq!(playback.due(AskedFor::Poll, 0), Ok(Due::Answer(Answer::Yes)));
+        assert_eq!(playback.position(), Ok(Some(9)));
+        let without = rank.record(&ProbedThreads::default(), false, Vec::new(), |_| None);
+        assert_eq!(replay::total_order::positions_of(&without.bytes), Ok(Vec::new()));
+    }
+
     const PID: u32 = 1;
     const OTHER: u32 = 2;
 

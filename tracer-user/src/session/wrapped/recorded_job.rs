@@ -1,8 +1,10 @@
 //! The job on a tape: what its ranks' calls answered.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::probed_job::ProbedTape;
+use super::swap::ExchangePoint;
+use analyzer::messages::MessageId;
 use analyzer::tape::{RankAnswers, RankMessages, ReplayableRank};
 use replay::races::Races;
 use replay::shared_page::UNCOVERED;
@@ -20,6 +22,8 @@ pub struct RecordedJob {
     notes: Vec<String>,
     /// Messages received from anybody of which it is not known whose they were.
     unknown: u64,
+    /// Where receives from anybody were posted, if probes recorded them and messages are wanted.
+    points: HashMap<MessageId, ExchangePoint>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -132,6 +136,7 @@ impl RecordedJob {
         tape.messages.iter().for_each(|messages| self.take_messages(messages));
         self.notes.push("recorded by probes: clocks that the program reads show what they show".to_owned());
         self.unknown = tape.unknown;
+        self.points.clone_from(&tape.points);
         if tape.unknown > 0 {
             self.notes.push(format!(
                 "of {} messages received from anybody it is not known whose they were (MPI_STATUS_IGNORE, and nothing else tells): \
@@ -156,6 +161,11 @@ impl RecordedJob {
     /// Messages received from anybody of which it is not known whose they were.
     pub fn unknown(&self) -> u64 {
         self.unknown
+    }
+
+    /// Where a receive from anybody was posted, as a replay names it.
+    pub fn point(&self, receive: MessageId) -> Option<ExchangePoint> {
+        self.points.get(&receive).copied()
     }
 
     /// How many ranks it has, and the words of its MPI library.
