@@ -7,7 +7,7 @@
 //! The wrapper writes a journal while the rank runs. Here it is written at the end of the tape, when it is known whose messages those were
 //! of which no status told, and which communicators there are.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use analyzer::calls::{Arg, Does, Form, Mode};
 use analyzer::messages::{Call, CompletionChoice, MessageFacts, MessageId, RequestHandles};
@@ -56,7 +56,7 @@ pub(super) struct ToldCall<'a> {
 #[derive(Debug, Default)]
 struct OpenRequest {
     may_share: bool,
-    messages: Vec<Option<MessageId>>,
+    messages: VecDeque<Option<MessageId>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -105,6 +105,7 @@ impl ProbedMessages {
             Does::Probe | Does::ProbeMatched if call.code == Some(0) => self.probe(told, place),
             Does::Complete { .. } => {
                 self.choose(told, place);
+                let completed = completed.into_iter().collect();
                 told.done.iter().for_each(|handle| self.done(*handle, &completed));
             }
             // What they began may go on.
@@ -182,7 +183,7 @@ impl ProbedMessages {
             open.messages.clear();
         }
         open.may_share = may_share;
-        open.messages.push(message);
+        open.messages.push_back(message);
     }
 
     /// Requests are started again.
@@ -237,17 +238,16 @@ impl ProbedMessages {
     }
 
     /// A request is complete.
-    fn done(&mut self, handle: u64, completed: &[(MessageId, ReceivedFrom)]) {
+    fn done(&mut self, handle: u64, completed: &HashMap<MessageId, ReceivedFrom>) {
         let Some(message) = self.close(handle) else { return };
-        let told = completed.iter().find(|(completed, _)| *completed == message);
-        let sender = told.map_or(ReceivedFrom::Untold, |(_, sender)| *sender);
+        let sender = completed.get(&message).copied().unwrap_or(ReceivedFrom::Untold);
         self.steps.push(MessageStep::Done { message, sender });
     }
 
     /// A request stands no more for what it did.
     fn close(&mut self, handle: u64) -> Option<MessageId> {
         let open = self.requests.get_mut(&handle)?;
-        let message = (!open.messages.is_empty()).then(|| open.messages.remove(0)).flatten();
+        let message = open.messages.pop_front().flatten();
         if open.messages.is_empty() {
             self.requests.remove(&handle);
         }
