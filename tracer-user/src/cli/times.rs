@@ -1,5 +1,6 @@
 //! `dmscope times`: when everything would have been without watching.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use analyzer::input::{Input, OwnTime};
@@ -14,7 +15,7 @@ use analyzer::timeline::correction::{CorrectedTimes, CorrectionLimits, Correctio
 use analyzer::visible::visible;
 use analyzer::wire::RawRecord;
 use anyhow::{Result, bail};
-use replay::races::Races;
+use replay::races::Race;
 use serde::Serialize;
 
 use super::nodes::{TapeSummary, jobs_of, names_of, replay_job};
@@ -136,7 +137,7 @@ fn races(tapes: &[TapeSummary], pass: &mut Pass, times: &CorrectedTimes, json: b
 struct OtherWays {
     tape: PathBuf,
     job: RecordedJob,
-    races: Races,
+    swaps: HashSet<Swap>,
 }
 
 impl OtherWays {
@@ -146,8 +147,11 @@ impl OtherWays {
         let wishes = RecordWishes { messages: true, order: false };
         let of_job = || {
             let job = read_job(&tape.path, wishes, &mut |_| {}).map_err(|error| format!("{error:#}"))?;
-            let races = job.races()?;
-            Ok(Self { tape: tape.path.clone(), job, races })
+            let races = job.races()?.found;
+            let of_race =
+                |race: &Race| race.others.iter().map(|other| Swap::of(race, *other)).collect::<Vec<_>>();
+            let swaps = races.iter().flat_map(of_race).collect();
+            Ok(Self { tape: tape.path.clone(), job, swaps })
         };
         of_job().map_err(|why: String| {
             format!(
@@ -162,7 +166,7 @@ impl OtherWays {
     fn swap(&self, order: &ReceiveOrder, rival: &RivalMessage) -> Option<Swap> {
         let point = self.job.point(order.receive)?;
         let swap = Swap { point, number: rival.rank, is_request: false };
-        swap.find(&self.races).map(|_| swap)
+        self.swaps.contains(&swap).then_some(swap)
     }
 }
 

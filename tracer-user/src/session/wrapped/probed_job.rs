@@ -182,6 +182,7 @@ impl ProbedJob {
                     id,
                     call: &call,
                     end_ns,
+                    is_ordered: self.wishes.order,
                     result,
                     communicator: communicator.map(|known| (known.number, known.peers().to_vec())),
                     thread: match threads {

@@ -131,7 +131,7 @@ pub(super) fn journal(
 struct JournalWriting<'a> {
     journal: MessageJournal,
     out: Vec<u8>,
-    places: &'a HashMap<ReturnPlace, (String, u64)>,
+    places: &'a ReturnPlaces,
     /// Whom the rank names by ranks of its communicators.
     peers: HashMap<u32, &'a [u32]>,
     /// Communicators of what was posted.
@@ -139,7 +139,7 @@ struct JournalWriting<'a> {
 }
 
 impl<'a> JournalWriting<'a> {
-    fn new(places: &'a HashMap<ReturnPlace, (String, u64)>) -> Self {
+    fn new(places: &'a ReturnPlaces) -> Self {
         Self {
             journal: MessageJournal::default(),
             out: Vec::new(),

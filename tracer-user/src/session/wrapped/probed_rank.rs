@@ -46,6 +46,8 @@ pub(super) struct SeenCall<'a> {
     pub call: &'a Call,
     /// When it was seen to return.
     pub end_ns: Option<u64>,
+    /// Whether its place in the order of all ranks' calls is wanted.
+    pub is_ordered: bool,
     /// What it answered; `None`: its records do not tell.
     pub result: Option<CallResult>,
     /// Number and members of the communicator that it names.
@@ -129,7 +131,8 @@ impl ProbedRank {
         if self.stopped.is_some() || self.has_ended {
             return;
         }
-        let ended_ns = seen.end_ns.filter(|_| numbered(&seen.call.row.name).is_some());
+        let is_ordered = seen.is_ordered && numbered(&seen.call.row.name).is_some();
+        let ended_ns = seen.end_ns.filter(|_| is_ordered);
         let caller = RankCaller { tid: seen.id.tid, name: seen.thread };
         self.take_call(seen);
         if let Some(ended_ns) = ended_ns.filter(|_| !self.has_ended) {
