@@ -37,10 +37,48 @@ fn a_rank_alone_gets_what_it_got() -> Result<()> {
                     "{library:?}: {program}, rank {rank}"
                 );
             }
+            let asks =
+                "echo rank $OMPI_COMM_WORLD_RANK$PMI_RANK of $OMPI_COMM_WORLD_SIZE$PMI_SIZE; exec \"$@\"";
+            let told = case.run_alone(1, &[], "x", &["sh", "-c", asks, "sh"])?;
+            ensure!(told.output.contains("rank 1 of 3\n"), "{library:?}: {}", told.output);
             let both = case.run_alone("0,2", &[], "x", &[])?;
             both.check(0, &["rank 0 ran alone to its end", "rank 2 ran alone to its end"])?;
             let are_same = [0, 2].iter().all(|rank: &usize| both.logs[*rank] == logs[*rank]);
             ensure!(are_same && both.logs[1].is_empty(), "{library:?}: {program}, ranks 0 and 2");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_a_rank_read_from_parallel_files_comes_from_the_tape() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let (mut case, logs) = recorded(library, "files", &["--log", "LOG"], 3)?;
+        for rank in 0..3_u32 {
+            // The files are not there any more, and are not made.
+            let alone = case.run_alone(rank, &[], "x", &[])?;
+            alone.check(0, &["ran alone to its end: exit status: 0"])?;
+            let log = &logs[rank as usize];
+            ensure!(!log.is_empty() && alone.logs[rank as usize] == *log, "{library:?}: rank {rank}");
+            ensure!(!case.folder_of("alone", "x").join("shared.bin").exists(), "{library:?}: it was written");
+        }
+        case.other(library, "files", &["--log", "LOG", "--other", "1"]);
+        case.run_alone(1, &[], "x", &[])?
+            .check(1, &["rank 1 diverges at its call ", "MPI_File_write", "sends other data"])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn threads_that_call_one_at_a_time_get_what_they_got() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let arguments = ["serialized", "--log", "LOG", "--rounds", "20"];
+        let (case, logs) = recorded(library, "anythread", &arguments, 3)?;
+        for rank in 0..3_u32 {
+            let alone = case.run_alone(rank, &[], "x", &[])?;
+            alone.check(0, &["ran alone to its end: exit status: 0"])?;
+            let log = &logs[rank as usize];
+            ensure!(!log.is_empty() && alone.logs[rank as usize] == *log, "{library:?}: rank {rank}");
         }
     }
     Ok(())

@@ -69,6 +69,19 @@ fn sends_and_receives_by_one_request_answer_the_same_in_each_run() -> Result<()>
 }
 
 #[test]
+fn ranks_meet_at_collective_calls_on_files_and_get_the_same_in_each_run() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let mut case =
+            ReplayCase::own(library, "files", &["--log", "LOG", "--rounds", "5", "--shared", "0"])?;
+        all_the_same(&case).with_context(|| format!("{library:?}"))?;
+        case.other(library, "files", &["--log", "LOG"]);
+        let shared = case.run_deterministic(None)?;
+        shared.check(2, &["file pointers that ranks share"])?;
+    }
+    Ok(())
+}
+
+#[test]
 fn random_programs_go_the_same_way_in_each_run() -> Result<()> {
     for library in MpiImplementation::ALL {
         for seed in ["77", "101"] {

@@ -130,6 +130,68 @@ fn a_node_whose_share_is_killed_is_told_and_its_ranks_go_on() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn each_rank_of_a_job_over_two_nodes_runs_alone_on_this_one() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        for (program, arguments) in [
+            // In each step more than fits into a ring.
+            ("exchange_all", &["--log", "LOG", "--steps", "2", "--large", "10000000"][..]),
+            ("anyorder", &["all", "--log", "LOG", "--rounds", "3"]),
+        ] {
+            let mut case = on_two_nodes(library, program, arguments)?;
+            let recorded = case.run("record", &["--nodes", "--payloads"], "x", None)?;
+            let ranks = recorded.logs.len();
+            recorded.check(0, &[&format!("contents of {ranks} ranks")])?;
+            case.on_this_node();
+            for rank in 0..ranks {
+                let alone = case.run_alone(rank, &[], "x", &[])?;
+                alone.check(0, &["ran alone to its end: exit status: 0"])?;
+                let log = &recorded.logs[rank];
+                ensure!(!log.is_empty() && alone.logs[rank] == *log, "{library:?}: {program}, rank {rank}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn contents_of_a_node_whose_share_is_killed_end_there_and_its_ranks_go_on() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let arguments = ["--log", "LOG", "--steps", "4", "--large", "10000000"];
+        let case = on_two_nodes(library, "exchange_all", &arguments)?;
+        let recorded = case.record_with(&["--nodes", "--payloads"], "x", |_, log| {
+            // It is written after each step.
+            wait_for_bytes(log, 1)?;
+            let shares = processes::with_variable("DMSCOPE_NODE_STAYS");
+            ensure!(shares.len() == 2, "{shares:?}");
+            processes::signal(shares[0], Signal::KILL);
+            Ok(())
+        })?;
+        recorded.check(0, &["is no longer connected"])?;
+        ensure!(recorded.logs.iter().all(|log| !log.is_empty()));
+        // Rank 0 is on the one node or on the other: its contents are on the tape to the end, or end where its share did.
+        let alone = case.run_alone(0, &[], "x", &[])?;
+        ensure!(alone.status == Some(0), "{library:?}: {}", alone.said);
+        ensure!(recorded.logs[0].starts_with(&alone.logs[0]), "{library:?}: another log");
+    }
+    Ok(())
+}
+
+#[test]
+fn ranks_on_other_nodes_whose_contents_nobody_takes_any_more_go_on() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let arguments = ["--log", "LOG", "--steps", "4", "--large", "10000000"];
+        let case = on_two_nodes(library, "exchange_all", &arguments)?;
+        case.record_with(&["--nodes", "--payloads"], "x", |dmscope, log| {
+            wait_for_bytes(log, 1)?;
+            let of_a_step = log.metadata()?.len();
+            processes::signal(dmscope, Signal::KILL);
+            wait_for_bytes(log, 3 * of_a_step)
+        })?;
+    }
+    Ok(())
+}
+
 /// By a session over the bus: nothing is loaded into the job.
 const BY_PROBES: [&str; 3] = ["--quiet", "--replayable", "--record"];
 

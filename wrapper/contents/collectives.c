@@ -329,7 +329,6 @@ static int posted_end(int treatment, int result, struct shape *s, MPI_Comm comm,
     return result_of(treatment, result, comm);
 }
 
-#define UNPACKED(...) __VA_ARGS__
 // `params`, `args`: without the communicator. `given`: what the shape is made of.
 #define BLOCKING(name, S, params, args, fill, given)                                                                  \
     int MPI_##name##S(UNPACKED params MPI_Comm comm)                                                                   \

@@ -131,7 +131,6 @@ KNOWN(test_inter, is_inter)
         }                                                                                                              \
         return result_of(treatment, result, comm);                                                                     \
     }
-#define OUT(place) place = (__typeof__(place))out(place)
 #define OUT_INTS(array, count)                                                                                         \
     do {                                                                                                               \
         if ((count) > 0)                                                                                               \
@@ -280,8 +279,7 @@ ATTRIBUTE(Attr_get)
 
 // ---- Groups --------------------------------------------------------------------------------------------------------
 
-// In a playing rank a group of this process alone stands for each.
-static void group_made(int treatment, MPI_Group *made)
+void group_made(int treatment, MPI_Group *made)
 {
     enum { NO_GROUP, EMPTY, ORDINARY };
     int kind = NO_GROUP;

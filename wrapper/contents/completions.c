@@ -63,10 +63,12 @@ static void deliver(int treatment, struct request *request, const MPI_Status *st
     if (!request || request->operation == SENDS || !request->is_active || request->is_delivered)
         return;
     request->is_delivered = 1;
-    is_well = (int)out(treatment == RECORD && is_well && !is_cancelled(status));
+    // Libraries leave it open in statuses of files whether they are cancelled.
+    const int is_there = request->operation == READS || !is_cancelled(status);
+    is_well = (int)out(treatment == RECORD && is_well && is_there);
     if (!is_well)
         return;
-    if (request->operation == RECEIVES)
+    if (request->operation != COLLECTS)
         put_received(treatment, segments_of(&request->data), status, 1);
     else
         put_data(treatment, &request->data);

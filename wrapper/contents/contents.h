@@ -15,6 +15,8 @@ extern MPI_Request request_null;
 extern MPI_Group group_null, group_empty;
 extern MPI_Datatype type_byte, type_null;
 extern MPI_Message message_null, message_no_proc;
+extern MPI_File file_null;
+extern MPI_Info info_null;
 #undef MPI_COMM_WORLD
 #undef MPI_COMM_SELF
 #undef MPI_COMM_NULL
@@ -25,6 +27,8 @@ extern MPI_Message message_null, message_no_proc;
 #undef MPI_DATATYPE_NULL
 #undef MPI_MESSAGE_NULL
 #undef MPI_MESSAGE_NO_PROC
+#undef MPI_FILE_NULL
+#undef MPI_INFO_NULL
 #define MPI_COMM_WORLD comm_world
 #define MPI_COMM_SELF comm_self
 #define MPI_COMM_NULL comm_null
@@ -35,6 +39,8 @@ extern MPI_Message message_null, message_no_proc;
 #define MPI_DATATYPE_NULL type_null
 #define MPI_MESSAGE_NULL message_null
 #define MPI_MESSAGE_NO_PROC message_no_proc
+#define MPI_FILE_NULL file_null
+#define MPI_INFO_NULL info_null
 #endif
 
 enum call {
@@ -70,6 +76,9 @@ void leave(void);
 void rank_begins(int result, int level);
 // The function below: of the other wrapper, or of the MPI library.
 void *next_of(const char *name);
+// What the library does for us meanwhile is no call of the program.
+void suspend(void);
+void resume(void);
 int is_playing(void);
 // MPI_UNWEIGHTED, which in some libraries is a variable.
 const int *unweighted(void);
@@ -94,6 +103,12 @@ const int *unweighted(void);
         int64_t compared[] = {__VA_ARGS__};                                                                            \
         dmc_call(CALL_##name, compared, sizeof compared / sizeof *compared, 0, 0);                                     \
     } while (0)
+// Begins a call that sends or writes.
+#define SENDING(name, sum, ...)                                                                                        \
+    do {                                                                                                               \
+        int64_t compared[] = {__VA_ARGS__};                                                                            \
+        dmc_call(CALL_##name, compared, sizeof compared / sizeof *compared, 1, sum);                                   \
+    } while (0)
 // Makes the call, unless it is played.
 #define MAKE(name, args) (treatment == RECORD ? NEXT(name) args : MPI_SUCCESS)
 
@@ -102,6 +117,21 @@ static inline int64_t out(int64_t value)
 {
     dmc_outs(&value, 1);
     return value;
+}
+
+#define OUT(place) place = (__typeof__(place))out(place)
+#define UNPACKED(...) __VA_ARGS__
+
+// The status even if the program wants none.
+#define STATUS_FOR(status)                                                                                             \
+    MPI_Status own;                                                                                                    \
+    MPI_Status *const seen = (status) == MPI_STATUS_IGNORE ? &own : (status)
+
+// A status that the program asked for.
+static inline void put_status(MPI_Status *status)
+{
+    if (status != MPI_STATUS_IGNORE)
+        dmc_bytes(status, sizeof *status);
 }
 
 // Ends a call with its result: an error goes to the communicator's handler, as it did.
@@ -129,6 +159,7 @@ static inline struct segment *segments_of(struct data *data)
 void add(struct data *data, const void *buf, MPI_Count count, MPI_Datatype type);
 void drop(struct data *data);
 uint32_t sum_of(struct data *data);
+uint32_t sum_of_buffer(const void *buf, MPI_Count count, MPI_Datatype type);
 // All of it, recorded or filled.
 void put_data(int treatment, struct data *data);
 // What was received, by the status.
@@ -169,13 +200,15 @@ void comm_made(int treatment, MPI_Comm parent, MPI_Comm *made);
 // The same as another.
 void comm_duplicated(MPI_Comm comm, MPI_Comm duplicate);
 void comm_gone(MPI_Comm comm);
+// In a playing rank a group of this process alone stands for each.
+void group_made(int treatment, MPI_Group *made);
 void world_is(int treatment, int rank, int size);
 static inline int peers(const struct comm *comm)
 {
     return comm->is_inter ? comm->remote_size : comm->size;
 }
 
-enum operation { SENDS, RECEIVES, COLLECTS };
+enum operation { SENDS, RECEIVES, COLLECTS, READS };
 
 struct request {
     int64_t number;

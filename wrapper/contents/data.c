@@ -147,6 +147,13 @@ uint32_t sum_of(struct data *data)
     return sum;
 }
 
+uint32_t sum_of_buffer(const void *buf, MPI_Count count, MPI_Datatype type)
+{
+    struct data data = {0};
+    add(&data, buf, count, type);
+    return sum_of(&data);
+}
+
 // The first bytes of a segment go to the record.
 static void record_bytes(const struct segment *from, MPI_Count bytes)
 {

@@ -1,32 +1,6 @@
 // Calls that send, receive and probe, and those that post sends and receives.
 #include "contents.h"
 
-// The status even if the program wants none.
-#define STATUS_FOR(status)                                                                                             \
-    MPI_Status own;                                                                                                    \
-    MPI_Status *const seen = (status) == MPI_STATUS_IGNORE ? &own : (status)
-
-// A status that the program asked for.
-static void put_status(MPI_Status *status)
-{
-    if (status != MPI_STATUS_IGNORE)
-        dmc_bytes(status, sizeof *status);
-}
-
-static uint32_t sum_of_buffer(const void *buf, MPI_Count count, MPI_Datatype type)
-{
-    struct data data = {0};
-    add(&data, buf, count, type);
-    return sum_of(&data);
-}
-
-// Begins a call that sends.
-#define SENDING(name, sum, ...)                                                                                        \
-    do {                                                                                                               \
-        int64_t compared[] = {__VA_ARGS__};                                                                            \
-        dmc_call(CALL_##name, compared, sizeof compared / sizeof *compared, 1, sum);                                   \
-    } while (0)
-
 // What a call answered that has received something.
 static int received(int treatment, int result, void *buf, MPI_Count count, MPI_Datatype type, MPI_Status *seen,
                     MPI_Status *status, MPI_Comm comm)

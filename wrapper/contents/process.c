@@ -15,6 +15,8 @@ MPI_Request request_null;
 MPI_Group group_null, group_empty;
 MPI_Datatype type_byte, type_null;
 MPI_Message message_null, message_no_proc;
+MPI_File file_null;
+MPI_Info info_null;
 
 static void find_handles(void)
 {
@@ -28,6 +30,8 @@ static void find_handles(void)
     type_null = dlsym(RTLD_DEFAULT, "ompi_mpi_datatype_null");
     message_null = dlsym(RTLD_DEFAULT, "ompi_message_null");
     message_no_proc = dlsym(RTLD_DEFAULT, "ompi_message_no_proc");
+    file_null = dlsym(RTLD_DEFAULT, "ompi_mpi_file_null");
+    info_null = dlsym(RTLD_DEFAULT, "ompi_mpi_info_null");
 }
 #else
 static void find_handles(void)
@@ -79,6 +83,8 @@ void *next_of(const char *name)
 
 static int mode = PASS;
 static pthread_t owner;
+// Calls come from all threads, one at a time: they are one sequence.
+static int is_serialized;
 static uintptr_t in_call;
 static int has_second_thread;
 
@@ -91,7 +97,7 @@ int enter(unsigned call, uintptr_t stack)
 {
     if (__builtin_expect(mode == PASS, 1))
         return PASS;
-    if (!pthread_equal(pthread_self(), owner)) {
+    if (!is_serialized && !pthread_equal(pthread_self(), owner)) {
         // Another thread. What it gets has no place in the record: that ends with the owner's next call.
         if (mode == PLAY)
             dmc_second_thread(call);
@@ -119,6 +125,19 @@ void leave(void)
     in_call = 0;
 }
 
+static int suspended;
+
+void suspend(void)
+{
+    suspended = mode;
+    mode = PASS;
+}
+
+void resume(void)
+{
+    mode = suspended;
+}
+
 void rank_begins(int result, int level)
 {
     char library[MPI_MAX_LIBRARY_VERSION_STRING] = "";
@@ -134,6 +153,7 @@ void rank_begins(int result, int level)
         return;
     mode = dmc_begin_rank(library, rank, size, level);
     owner = pthread_self();
+    is_serialized = level == MPI_THREAD_SERIALIZED;
 }
 
 // Fortran calls of Open MPI do not come to MPI_Send and the like.

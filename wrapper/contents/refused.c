@@ -12,7 +12,6 @@
     }
 
 #define WINDOW "what others put into its windows is not recorded"
-#define FILES "what parallel files hold is not recorded"
 #define OTHERS "what processes of other jobs send is not recorded"
 
 REFUSED(Win_create, WINDOW, (void *base, MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, MPI_Win *win),
@@ -22,8 +21,6 @@ REFUSED(Win_allocate, WINDOW, (MPI_Aint size, int unit, MPI_Info info, MPI_Comm 
 REFUSED(Win_allocate_shared, WINDOW, (MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void *base, MPI_Win *win),
         (size, unit, info, comm, base, win))
 REFUSED(Win_create_dynamic, WINDOW, (MPI_Info info, MPI_Comm comm, MPI_Win *win), (info, comm, win))
-REFUSED(File_open, FILES, (MPI_Comm comm, const char *name, int mode, MPI_Info info, MPI_File *file),
-        (comm, name, mode, info, file))
 REFUSED(Comm_spawn, OTHERS,
         (const char *command, char *argv[], int maxprocs, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *made, int codes[]),
         (command, argv, maxprocs, info, root, comm, made, codes))

@@ -291,5 +291,3 @@ UNCOVERED(Comm_connect, 1, (const char *port, MPI_Info info, int root, MPI_Comm 
           (port, info, root, comm, made))
 UNCOVERED(Comm_accept, 1, (const char *port, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *made),
           (port, info, root, comm, made))
-UNCOVERED(File_open, 2, (MPI_Comm comm, const char *name, int mode, MPI_Info info, MPI_File *file),
-          (comm, name, mode, info, file))

@@ -53,7 +53,7 @@ extern "C" fn dms_is_in_logical_run() -> c_int {
 const REFUSED: [(c_uint, &str); 5] = [
     (0, "windows (MPI_Win_…)"),
     (1, "processes that it spawns or connects to"),
-    (2, "parallel files (MPI_File_…)"),
+    (2, "file pointers that ranks share (MPI_File_write_shared and the like): who comes first is chance"),
     (6, "MPI_Parrived"),
     (7, "Fortran with Open MPI, or by the module mpi_f08: not all of its calls are seen"),
 ];

@@ -67,7 +67,7 @@ static FOR_OTHERS: OnceLock<RankForOthers> = OnceLock::new();
 /// The program has created threads.
 static HAS_THREADS: AtomicBool = AtomicBool::new(false);
 /// Levels of [`SharedPage::thread_level`].
-const SERIALIZED: u32 = 2;
+pub(crate) const SERIALIZED: u32 = 2;
 const MULTIPLE: u32 = 3;
 
 /// What other threads must know of the rank.

@@ -20,6 +20,7 @@ const WRAPPERS: [(&str, &str, &[&str]); 2] = [
             "receives",
             "completions",
             "others",
+            "files",
             "messages",
             "logical_waits",
             "logical_comms",
@@ -37,7 +38,17 @@ const WRAPPERS: [(&str, &str, &[&str]); 2] = [
     (
         "wrapper/contents",
         "libdmscope-wrapper-contents",
-        &["process", "data", "objects", "messages", "completions", "collectives", "communicators", "refused"],
+        &[
+            "process",
+            "data",
+            "objects",
+            "messages",
+            "completions",
+            "collectives",
+            "communicators",
+            "files",
+            "refused",
+        ],
     ),
 ];
 

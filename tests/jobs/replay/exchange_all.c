@@ -1,10 +1,10 @@
 // What a rank can get in other ways than by plain messages from anybody: halos in derived datatypes, collective calls of all kinds
 // on communicators of all kinds, nonblocking and persistent ones, parts of what was asked for, errors. What it got is in the log.
 //
-//   exchange_all --log DIR [--steps N] [--other STEP] [--die RANK] [--window STEP]
+//   exchange_all --log DIR [--steps N] [--other STEP] [--die RANK] [--window STEP] [--large BYTES]
 //
 // --other: at this step rank 1 sends another value, --die: this rank ends by a signal at the last step, --window: at this step a
-// window is made.
+// window is made, --large: so much is broadcast in each step.
 #include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 enum { WIDE = 24, HIGH = 16, MOST = 4096 };
 
-static int steps = 3, other_step = -1, dying_rank = -1, window_step = -1;
+static int steps = 3, other_step = -1, dying_rank = -1, window_step = -1, large_bytes;
 static uint32_t random_state;
 
 static double value_at(int step, int i)
@@ -361,6 +361,21 @@ static void topologies(MPI_Comm grid)
 }
 
 // A message that is too long, with an error handler that hears of it.
+static void large(int step)
+{
+    char *all = malloc((size_t)large_bytes);
+    if (!all)
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    uint32_t next = (uint32_t)step;
+    for (int i = 0; i < large_bytes; i++) {
+        next = next * 1664525 + 1013904223;
+        all[i] = rank == 0 ? (char)(next >> 24) : 0;
+    }
+    MPI_Bcast(all, large_bytes, MPI_CHAR, 0, MPI_COMM_WORLD);
+    note_bytes("large", all, (size_t)large_bytes);
+    free(all);
+}
+
 static int heard;
 
 static void hear(MPI_Comm *comm, int *error, ...)
@@ -406,6 +421,7 @@ int main(int argc, char **argv)
     steps = atoi(option(argc, argv, "--steps", "3"));
     other_step = atoi(option(argc, argv, "--other", "-1"));
     dying_rank = atoi(option(argc, argv, "--die", "-1"));
+    large_bytes = atoi(option(argc, argv, "--large", "0"));
     window_step = atoi(option(argc, argv, "--window", "-1"));
     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
     open_log(option(argc, argv, "--log", "."));
@@ -424,6 +440,8 @@ int main(int argc, char **argv)
         groups(step);
         halves();
         topologies(grid);
+        if (large_bytes > 0)
+            large(step);
         fflush(log_file);
         if (step == window_step) {
             MPI_Win window;

@@ -34,7 +34,7 @@ pub struct RecordArgs {
     #[arg(long)]
     pub payloads: bool,
     /// Record ranks on other nodes too: they connect to this process over TCP
-    #[arg(long, conflicts_with_all = ["order", "payloads"])]
+    #[arg(long, conflicts_with = "order")]
     pub nodes: bool,
     /// With --payloads: only of these ranks (0,4-7) [default: all]
     #[arg(long, value_name = "LIST", value_parser = parse_ranks, requires = "payloads")]

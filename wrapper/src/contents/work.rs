@@ -6,6 +6,7 @@ use super::alone::{AloneRank, AloneWish};
 use super::recorder::ContentRecorder;
 use super::ring::MappedRing;
 use crate::owned::{Owned, OwnedByThread};
+use crate::rank::SERIALIZED;
 use crate::rank_parts::{Introduction, introduce};
 use crate::refusal::say;
 
@@ -36,7 +37,7 @@ pub(super) fn begin(who: &Introduction) -> Option<()> {
         (_, Some(folder)) => play(&folder, who),
         _ => return None,
     };
-    WORK.give(work, false);
+    WORK.give(work, who.thread_level == SERIALIZED);
     Some(())
 }
 

@@ -149,7 +149,7 @@ pub fn run_alone(
     let wrapper = wrapper_for(command, kind)?;
     let account = settings.replay.account.as_ref();
     let folder = SharedFolder::create(account)?;
-    let surroundings = surround(&job, &folder, &wrapper, settings)?;
+    let surroundings = surround(&job, &facts, &folder, &wrapper, settings)?;
     give(job.file.get_ref().as_file(), account)?;
     let AloneSurroundings { objects, environment } = &surroundings;
     let child = WrappedJob::start(&JobStart {
@@ -166,6 +166,7 @@ pub fn run_alone(
 /// Puts down what the wrapper looks for.
 fn surround(
     job: &AloneJob,
+    facts: &ReplayableRank,
     folder: &SharedFolder,
     wrapper: &Path,
     settings: &AloneSettings,
@@ -177,9 +178,24 @@ fn surround(
     switches.iter().filter(|(_, is_set)| *is_set).for_each(|(name, _)| text += &format!("{name} 1\n"));
     folder.put("alone", text.as_bytes())?;
     let mut environment: Vec<String> = NO_TRANSPORT.iter().map(|setting| (*setting).to_owned()).collect();
+    environment.extend(of_launcher(facts));
     environment.push(format!("DMSCOPE_REPLAY=clocks:{}", folder.path().join("clocks").display()));
     environment.push(format!("DMSCOPE_CONTENTS=alone:{}", folder.path().display()));
     Ok(AloneSurroundings { objects: vec![contents_wrapper(wrapper)?, wrapper.to_owned()], environment })
+}
+
+/// What launchers tell a rank of a job on one node. Programs look at it, and so do modules that they load, to know whether they run under MPI.
+fn of_launcher(facts: &ReplayableRank) -> Vec<String> {
+    let ReplayableRank { rank, size, .. } = facts;
+    let names = match WrapperKind::of_version(&facts.library) {
+        Some(WrapperKind::OpenMpi) => [
+            ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"],
+            ["OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"],
+        ],
+        Some(WrapperKind::Mpich) => [["PMI_RANK", "PMI_SIZE"], ["MPI_LOCALRANKID", "MPI_LOCALNRANKS"]],
+        None => return Vec::new(),
+    };
+    names.iter().flat_map(|[own, all]| [format!("{own}={rank}"), format!("{all}={size}")]).collect()
 }
 
 /// The user's program reads it.

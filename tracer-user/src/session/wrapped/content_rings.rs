@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, read_dir};
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use analyzer::input::Input;
 use analyzer::tape::RankAnswers;
 use anyhow::{Context, Result, bail, ensure};
 use memmap2::{MmapOptions, MmapRaw};
@@ -35,6 +35,11 @@ pub(super) struct ContentRings {
     _alive: File,
 }
 
+/// The file by whose lock ranks know that somebody takes what they write.
+const ALIVE: &str = "alive";
+/// The ranks whose contents are wanted.
+const WANTED: &str = "contents-ranks";
+
 struct RankRing {
     file: File,
     page: MmapRaw,
@@ -45,8 +50,20 @@ impl ContentRings {
     /// Puts down what the wrapper looks for.
     pub(super) fn prepare(folder: &SharedFolder, ranks: &[u32]) -> Result<Self> {
         let ranks: Vec<String> = ranks.iter().map(u32::to_string).collect();
-        folder.put("contents-ranks", ranks.join(" ").as_bytes())?;
-        let alive = folder.put("alive", b"")?;
+        folder.put(WANTED, ranks.join(" ").as_bytes())?;
+        Self::locked(folder.put(ALIVE, b"")?)
+    }
+
+    /// The same where another process has put it down; none: contents are not wanted.
+    pub(super) fn prepared(folder: &Path) -> Result<Option<Self>> {
+        match open_of_rank(&folder.join(ALIVE), false) {
+            Ok(alive) => Self::locked(alive).map(Some),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).context("a file that tells ranks that dmscope is there"),
+        }
+    }
+
+    fn locked(alive: File) -> Result<Self> {
         flock(&alive, FlockOperation::LockExclusive).context("cannot lock a file")?;
         Ok(Self { rings: BTreeMap::new(), _alive: alive })
     }
@@ -57,7 +74,7 @@ impl ContentRings {
         &mut self,
         folder: &Path,
         is_last: bool,
-        give: &mut dyn FnMut(Input),
+        give: &mut dyn FnMut(RankAnswers),
         fail: &mut dyn FnMut(String),
     ) -> bool {
         if let Err(error) = self.look(folder) {
@@ -97,14 +114,14 @@ impl ContentRings {
         Ok(())
     }
 
-    /// What was recorded of the ranks that could be read to their end.
-    pub(super) fn finish(self) -> Vec<RankContents> {
-        let contents = |(rank, ring): (u32, Option<RankRing>)| {
-            let ring = ring?;
+    /// What was recorded of the ranks that could be read so far.
+    pub(super) fn recorded(&self) -> Vec<RankContents> {
+        let contents = |(rank, ring): (&u32, &Option<RankRing>)| {
+            let ring = ring.as_ref()?;
             let is_stopped = ring.page().stopped.load(Ordering::Acquire) != 0;
-            Some(RankContents { rank, bytes: ring.taken, is_stopped })
+            Some(RankContents { rank: *rank, bytes: ring.taken, is_stopped })
         };
-        self.rings.into_iter().filter_map(contents).collect()
+        self.rings.iter().filter_map(contents).collect()
     }
 }
 
@@ -128,7 +145,7 @@ impl RankRing {
     }
 
     /// Takes what there is, to the end of the ring or, if the job has ended, all; whether there was much.
-    fn take_all(&mut self, rank: u32, is_last: bool, give: &mut dyn FnMut(Input)) -> Result<bool> {
+    fn take_all(&mut self, rank: u32, is_last: bool, give: &mut dyn FnMut(RankAnswers)) -> Result<bool> {
         let is_filled = self.take(rank, give)?;
         if is_last {
             while self.take(rank, give)? {}
@@ -138,7 +155,7 @@ impl RankRing {
     }
 
     /// Takes what there is up to the end of the ring; whether there was much.
-    fn take(&mut self, rank: u32, give: &mut dyn FnMut(Input)) -> Result<bool> {
+    fn take(&mut self, rank: u32, give: &mut dyn FnMut(RankAnswers)) -> Result<bool> {
         const MUCH_BYTES: usize = 1 << 16;
         let (at, len, before) = self.page().filled();
         if len == 0 {
@@ -153,20 +170,20 @@ impl RankRing {
             .read_exact_at(&mut bytes, (RING_PAGE_BYTES + at) as u64)
             .context("cannot read what a rank has recorded")?;
         self.page().took(len);
-        give(Input::Contents(Box::new(RankAnswers { rank, offset_bytes: self.taken, polls: 0, bytes })));
+        give(RankAnswers { rank, offset_bytes: self.taken, polls: 0, bytes });
         self.taken += len as u64;
         // Behind the end of the ring there may be more.
         Ok(len >= MUCH_BYTES || at + len == RING_BYTES)
     }
 
     /// Takes the polls that are not in the ring.
-    fn take_polls(&mut self, rank: u32, give: &mut dyn FnMut(Input)) {
+    fn take_polls(&mut self, rank: u32, give: &mut dyn FnMut(RankAnswers)) {
         let mut bytes = Vec::new();
         ContentWriter::polls_at_the_end(self.page().again.load(Ordering::Acquire), &mut bytes);
         if !bytes.is_empty() {
             let offset_bytes = self.taken;
             self.taken += bytes.len() as u64;
-            give(Input::Contents(Box::new(RankAnswers { rank, offset_bytes, polls: 0, bytes })));
+            give(RankAnswers { rank, offset_bytes, polls: 0, bytes });
         }
     }
 }

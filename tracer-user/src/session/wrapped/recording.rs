@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use analyzer::input::Input;
 use anyhow::Result;
 use replay::total_order::SharedOrder;
 
@@ -85,19 +84,31 @@ pub fn record(command: &[String], settings: &RecordSettings, tape: &Path) -> Res
     loop {
         // First whether it has ended: what it wrote before is there.
         let status = job.status()?;
-        if let Some(nodes) = nodes.as_ref().filter(|_| status.is_some()) {
-            tape.trouble(nodes.finish());
+        if let Some(nodes) = &nodes {
+            let mut give = |contents| tape.push_contents(contents);
+            let trouble = match status {
+                Some(_) => nodes.finish(&mut give),
+                None => {
+                    nodes.take_contents(&mut give);
+                    Vec::new()
+                }
+            };
+            tape.trouble(trouble);
         }
         tape.take(&folder.pinned());
         let is_filled = rings.as_mut().is_some_and(|rings| {
             let mut trouble = Vec::new();
-            let (mut give, mut fail) = (|input: Input| tape.push(&input), |what| trouble.push(what));
+            let mut give = |contents| tape.push_contents(contents);
+            let mut fail = |what| trouble.push(what);
             let is_filled = rings.take(&folder.pinned(), status.is_some(), &mut give, &mut fail);
             tape.trouble(trouble);
             is_filled
         });
         if let Some(status) = status {
-            let contents = rings.map(ContentRings::finish);
+            let contents = rings.map(|rings| {
+                let elsewhere = nodes.iter().flat_map(RemoteNodes::recorded_contents);
+                rings.recorded().into_iter().chain(elsewhere).collect()
+            });
             return Ok(JobRecorded { contents, ..tape.finish(status) });
         }
         let is_left = left.are_left(&tape.pids(), Instant::now());
@@ -106,7 +117,7 @@ pub fn record(command: &[String], settings: &RecordSettings, tape: &Path) -> Res
         }
         if is_left || settings.stop.load(Ordering::Relaxed) {
             job.end(&tape.pids())?;
-            nodes.iter().for_each(RemoteNodes::kill_ranks);
+            nodes.iter().for_each(|nodes| nodes.kill_ranks(&mut |contents| tape.push_contents(contents)));
         } else {
             // Ranks may wait for room.
             job.pause(if is_filled { SHORT_PERIOD } else { PERIOD });

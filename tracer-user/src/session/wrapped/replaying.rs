@@ -208,7 +208,7 @@ impl Replaying<'_> {
             // First whether it has ended: what it wrote before is there.
             let status = self.child.status()?;
             if let Some(nodes) = self.nodes.as_ref().filter(|_| status.is_some()) {
-                nodes.finish().iter().for_each(|trouble| (self.say)(trouble));
+                nodes.finish(&mut drop).iter().for_each(|trouble| (self.say)(trouble));
             }
             self.pages.look(&folder.pinned())?;
             if let Some(tape) = &mut self.tape {
@@ -264,7 +264,7 @@ impl Replaying<'_> {
     fn end(&mut self, pages: &[(u32, SharedPage)]) -> Result<()> {
         let pids: Vec<u32> = pages.iter().map(|(_, page)| page.pid.load(Ordering::Relaxed)).collect();
         self.child.end(&pids)?;
-        self.nodes.iter().for_each(RemoteNodes::kill_ranks);
+        self.nodes.iter().for_each(|nodes| nodes.kill_ranks(&mut drop));
         Ok(())
     }
 

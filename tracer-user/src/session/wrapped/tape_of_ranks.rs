@@ -74,8 +74,13 @@ impl TapeOfRanks {
         self.ranks.values().map(|rank| rank.pid).collect()
     }
 
+    /// A part of what was recorded of the contents of a rank's messages.
+    pub(super) fn push_contents(&mut self, part: RankAnswers) {
+        self.push(&Input::Contents(Box::new(part)));
+    }
+
     /// One input more.
-    pub(super) fn push(&mut self, input: &Input) {
+    fn push(&mut self, input: &Input) {
         if let Err(error) = self.tape.push(input) {
             self.fail(&error);
         }

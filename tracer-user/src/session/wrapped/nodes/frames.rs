@@ -12,7 +12,7 @@ pub(super) const PART_BYTES: usize = 4 << 20;
 /// What a node says.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ToHead {
-    #[prost(oneof = "NodeSays", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "NodeSays", tags = "1, 2, 3, 4, 5, 6, 7")]
     pub says: Option<NodeSays>,
 }
 
@@ -29,6 +29,15 @@ pub(super) enum NodeSays {
     /// Nothing more comes.
     #[prost(message, tag = "4")]
     Done(()),
+    /// Contents of a rank's messages.
+    #[prost(message, tag = "5")]
+    Contents(ContentPart),
+    /// What was recorded of a rank's contents.
+    #[prost(message, tag = "6")]
+    ContentsRecorded(ContentsRecorded),
+    /// What went wrong, in words.
+    #[prost(string, tag = "7")]
+    Trouble(String),
 }
 
 /// Who connects. The word is what the job has in its environment.
@@ -52,6 +61,28 @@ pub(super) struct FilePart {
     pub offset_bytes: u64,
     #[prost(bytes = "vec", tag = "3")]
     pub bytes: Vec<u8>,
+}
+
+/// What was recorded of the contents of a rank's messages, from a place in all of it.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct ContentPart {
+    #[prost(uint32, tag = "1")]
+    pub rank: u32,
+    #[prost(uint64, tag = "2")]
+    pub offset_bytes: u64,
+    #[prost(bytes = "vec", tag = "3")]
+    pub bytes: Vec<u8>,
+}
+
+/// See [`RankContents`](super::super::content_rings::RankContents).
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct ContentsRecorded {
+    #[prost(uint32, tag = "1")]
+    pub rank: u32,
+    #[prost(uint64, tag = "2")]
+    pub bytes: u64,
+    #[prost(bool, tag = "3")]
+    pub is_stopped: bool,
 }
 
 /// A rank's process on its node.

@@ -7,22 +7,25 @@ use std::net::{IpAddr, Ipv6Addr, TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use analyzer::tape::RankAnswers;
 use anyhow::{Context, Result};
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use replay::shared_page::{FORMAT_BYTES, MAX_RECORD_BYTES, PAGE_BYTES};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::super::content_rings::RankContents;
 use super::super::shared_folder::{SharedFolder, open_of_rank};
 use super::super::wrapper_file::WrapperKind;
 use super::forwarding::forward_environment;
 use super::frames::{
-    FilePart, HeadSays, Hello, NodeSays, PART_BYTES, READY, REFUSALS, RemoteProcess, ToHead, ToNode, receive,
-    receive_known, send, written_by_rank,
+    ContentPart, ContentsRecorded, FilePart, HeadSays, Hello, NodeSays, PART_BYTES, READY, REFUSALS,
+    RemoteProcess, ToHead, ToNode, receive, receive_known, send, written_by_rank,
 };
 use crate::host::output_folder::OutputFolder;
 use crate::host::unique_word::unique_word;
@@ -35,6 +38,8 @@ const HELLO_PATIENCE: Duration = Duration::from_secs(10);
 const FINISH_PATIENCE: Duration = Duration::from_secs(30);
 /// More do not connect: each has a thread.
 const MAX_NODES: usize = 4096;
+/// Parts of contents that wait to be taken, of all nodes; each at most as long as a ring.
+const MAX_WAITING_CONTENTS: usize = 16;
 
 /// A rank on another node, as that node has told last.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +55,7 @@ pub(in super::super) struct RemoteRank {
 /// Other nodes that take part, until dropped.
 pub(in super::super) struct RemoteNodes {
     shared: Arc<Shared>,
+    contents: mpsc::Receiver<RankAnswers>,
     /// What the job has in its environment: where to connect to, and with what.
     variable: String,
 }
@@ -58,6 +64,7 @@ struct Shared {
     folder: Arc<OutputFolder>,
     word: String,
     closes: AtomicBool,
+    contents: SyncSender<RankAnswers>,
     state: Mutex<State>,
 }
 
@@ -67,6 +74,7 @@ struct State {
     /// The number of the node that each rank is on.
     node_of_rank: BTreeMap<u32, usize>,
     ranks: BTreeMap<u32, RemoteRank>,
+    contents: Vec<RankContents>,
     trouble: Vec<String>,
 }
 
@@ -95,13 +103,15 @@ impl RemoteNodes {
             addresses.iter().map(|ip| format!(",{}", with_port(*ip, port))).collect();
         let program = std::env::current_exe().context("where is this program?")?;
         let variable = format!("DMSCOPE_NODES={word}{};{}", addresses.concat(), program.display());
+        let (sender, contents) = sync_channel(MAX_WAITING_CONTENTS);
         let shared = Arc::new(Shared {
             folder: folder.opened(),
             word,
             closes: AtomicBool::new(false),
+            contents: sender,
             state: Mutex::default(),
         });
-        let nodes = Self { shared: Arc::clone(&shared), variable };
+        let nodes = Self { shared: Arc::clone(&shared), contents, variable };
         thread::spawn(move || accept(&listener, &shared));
         Ok(nodes)
     }
@@ -113,8 +123,10 @@ impl RemoteNodes {
         kind: WrapperKind,
         environment: &mut Vec<String>,
     ) -> Vec<String> {
-        let (command, for_launcher) = forward_environment(command, kind);
         environment.push(self.variable.clone());
+        let names = environment.iter().filter_map(|variable| Some(variable.split_once('=')?.0));
+        let names: Vec<&str> = ["LD_PRELOAD"].into_iter().chain(names).collect();
+        let (command, for_launcher) = forward_environment(command, kind, &names);
         environment.extend(for_launcher);
         command
     }
@@ -124,15 +136,26 @@ impl RemoteNodes {
         self.shared.state().ranks.get(&rank).cloned()
     }
 
-    /// Kills what is left of ranks on other nodes: the job was to end, and its launcher has. Waits until nodes have done so.
-    pub(in super::super) fn kill_ranks(&self) {
+    /// Takes what has come of the contents of ranks' messages. Nodes wait if nobody does.
+    pub(in super::super) fn take_contents(&self, give: &mut dyn FnMut(RankAnswers)) {
+        self.contents.try_iter().for_each(give);
+    }
+
+    /// What was recorded of the contents of ranks that have told; all have once it is [finished](Self::finish).
+    pub(in super::super) fn recorded_contents(&self) -> Vec<RankContents> {
+        self.shared.state().contents.clone()
+    }
+
+    /// Kills what is left of ranks on other nodes: the job was to end, and its launcher has. Waits until nodes have done so;
+    /// `give`: see [`take_contents`](Self::take_contents).
+    pub(in super::super) fn kill_ranks(&self, give: &mut dyn FnMut(RankAnswers)) {
         self.shared.say_to_all(&HeadSays::Kill(()));
-        self.take_the_rest();
+        self.take_the_rest(give);
     }
 
     /// The job has ended: waits until what its ranks have written is here. What went wrong, in words.
-    pub(in super::super) fn finish(&self) -> Vec<String> {
-        self.take_the_rest();
+    pub(in super::super) fn finish(&self, give: &mut dyn FnMut(RankAnswers)) -> Vec<String> {
+        self.take_the_rest(give);
         let mut state = self.shared.state();
         let mut trouble = std::mem::take(&mut state.trouble);
         let late = state.nodes.iter().filter(|node| !node.is_done);
@@ -142,12 +165,17 @@ impl RemoteNodes {
         trouble
     }
 
-    fn take_the_rest(&self) {
-        let deadline = Instant::now() + FINISH_PATIENCE;
+    fn take_the_rest(&self, give: &mut dyn FnMut(RankAnswers)) {
+        let mut deadline = Instant::now() + FINISH_PATIENCE;
         self.shared.say_to_all(&HeadSays::Finish(()));
         while self.shared.state().nodes.iter().any(|node| !node.is_done) && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(2));
+            if let Ok(contents) = self.contents.recv_timeout(Duration::from_millis(2)) {
+                give(contents);
+                // Large contents take their time.
+                deadline = Instant::now() + FINISH_PATIENCE;
+            }
         }
+        self.take_contents(give);
     }
 }
 
@@ -297,6 +325,9 @@ impl Receiver<'_> {
             match receive_known::<ToHead>(&mut stream)?.says {
                 Some(NodeSays::Part(part)) => self.put(&part)?,
                 Some(NodeSays::Process(process)) => self.learn(&process),
+                Some(NodeSays::Contents(part)) => self.pass_on(part),
+                Some(NodeSays::ContentsRecorded(recorded)) => self.note(&recorded),
+                Some(NodeSays::Trouble(what)) => self.shared.trouble(format!("{}: {what}", self.name)),
                 Some(NodeSays::Done(())) => return Ok(()),
                 Some(NodeSays::Hello(_)) | None => return Err(io::ErrorKind::InvalidData.into()),
             }
@@ -340,6 +371,22 @@ impl Receiver<'_> {
         let (first, rest) = bytes.split_at(bytes.len().min(8));
         file.write_all_at(rest, offset_bytes + first.len() as u64)?;
         file.write_all_at(first, *offset_bytes)
+    }
+
+    /// Waits until there is room.
+    fn pass_on(&self, part: ContentPart) {
+        let ContentPart { rank, offset_bytes, bytes } = part;
+        if self.owns(rank) {
+            // Nobody takes it any more: all is over.
+            let _ = self.shared.contents.send(RankAnswers { rank, offset_bytes, polls: 0, bytes });
+        }
+    }
+
+    fn note(&self, recorded: &ContentsRecorded) {
+        let ContentsRecorded { rank, bytes, is_stopped } = *recorded;
+        if self.owns(rank) {
+            self.shared.state().contents.push(RankContents { rank, bytes, is_stopped });
+        }
     }
 
     fn learn(&self, process: &RemoteProcess) {

@@ -14,17 +14,19 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use analyzer::tape::RankAnswers;
 use anyhow::{Context, Result, bail};
 use replay::shared_page::{FORMAT_BYTES, PAGE_BYTES, PageState, PageText, SharedPage};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use super::super::content_rings::{ContentRings, RankContents};
 use super::super::pages::{Pages, RankFile};
 use super::super::places_of_calls::place_text;
 use super::super::shared_folder::locked;
 use super::super::stuck::may_wait;
 use super::frames::{
-    FilePart, HeadSays, Hello, NodeSays, PAGED_FILES, RANKS, READY, REFUSALS, RemoteProcess, ToHead, ToNode,
-    receive_known, send, written_by_rank,
+    ContentPart, ContentsRecorded, FilePart, HeadSays, Hello, NodeSays, PAGED_FILES, RANKS, READY, REFUSALS,
+    RemoteProcess, ToHead, ToNode, receive_known, send, written_by_rank,
 };
 
 /// The variable that says where the head is: `WORD,ADDRESS,ADDRESS;PROGRAM`.
@@ -33,6 +35,8 @@ const VARIABLE: &str = "DMSCOPE_NODES";
 const STAYS: &str = "DMSCOPE_NODE_STAYS";
 /// What ranks have written is sent after this time.
 const PERIOD: Duration = Duration::from_millis(50);
+/// The same where ranks write much.
+const SHORT_PERIOD: Duration = Duration::from_millis(1);
 /// How long one address is tried.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
 /// How long it may take to get all files.
@@ -99,8 +103,9 @@ fn serve_here(folder: &Path) -> Result<()> {
     // Else another session of this user may take it for one that a killed session has left.
     let _lock = locked(folder).context("the shared folder")?;
     take_files(&stream, folder)?;
+    let rings = ContentRings::prepared(folder)?;
     write(folder.join(READY), "").context("the shared folder")?;
-    let ended = NodeShare::new(folder, stream)?.run();
+    let ended = NodeShare::new(folder, stream, rings)?.run();
     // What ranks still write there, nobody reads.
     let _ = remove_dir_all(folder);
     ended
@@ -152,6 +157,8 @@ struct NodeShare {
     stream: TcpStream,
     from_head: Receiver<ToNode>,
     files: Vec<SharedFiles>,
+    /// None: contents are not recorded.
+    rings: Option<ContentRings>,
     /// Names of files with refusals that were sent.
     refusals: Vec<String>,
     processes: BTreeMap<u32, LocalRank>,
@@ -177,7 +184,7 @@ struct LocalRank {
 }
 
 impl NodeShare {
-    fn new(folder: &Path, stream: TcpStream) -> Result<Self> {
+    fn new(folder: &Path, stream: TcpStream, rings: Option<ContentRings>) -> Result<Self> {
         let (sender, from_head) = channel();
         let mut reads = stream.try_clone().context("the connection to the head")?;
         // Ends with the connection, or with the process.
@@ -190,6 +197,7 @@ impl NodeShare {
             stream,
             from_head,
             files: PAGED_FILES.map(files).into(),
+            rings,
             refusals: Vec::new(),
             processes: BTreeMap::new(),
             is_replay: folder.join("job").exists(),
@@ -198,8 +206,9 @@ impl NodeShare {
 
     /// Until the head is gone, or has all that there is.
     fn run(mut self) -> Result<()> {
+        let mut period = PERIOD;
         loop {
-            let asked = match self.from_head.recv_timeout(PERIOD) {
+            let asked = match self.from_head.recv_timeout(period) {
                 Ok(frame) => frame.says,
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
@@ -207,15 +216,18 @@ impl NodeShare {
             if asked == Some(HeadSays::Kill(())) {
                 self.kill_ranks();
             }
+            let is_last = asked == Some(HeadSays::Finish(()));
             self.tell()?;
-            if asked == Some(HeadSays::Finish(())) {
+            // Ranks may wait for room.
+            period = if self.tell_contents(is_last)? { SHORT_PERIOD } else { PERIOD };
+            if is_last {
                 self.say(NodeSays::Done(()))?;
             }
         }
     }
 
-    fn say(&mut self, says: NodeSays) -> Result<()> {
-        send(&mut &self.stream, &ToHead { says: Some(says) }).context("the head is gone")
+    fn say(&self, says: NodeSays) -> Result<()> {
+        say(&self.stream, says)
     }
 
     /// Sends what is new.
@@ -233,6 +245,27 @@ impl NodeShare {
         }
         self.files = files;
         self.tell_refusals()
+    }
+
+    /// Sends what is new of contents; whether there was much. `is_last`: the job has ended.
+    fn tell_contents(&mut self, is_last: bool) -> Result<bool> {
+        let Some(rings) = &mut self.rings else { return Ok(false) };
+        let (mut sent, mut trouble) = (Ok(()), Vec::new());
+        let mut give = |part: RankAnswers| {
+            let RankAnswers { rank, offset_bytes, bytes, .. } = part;
+            let part = NodeSays::Contents(ContentPart { rank, offset_bytes, bytes });
+            sent = std::mem::replace(&mut sent, Ok(())).and_then(|()| say(&self.stream, part));
+        };
+        let is_filled = rings.take(&self.folder, is_last, &mut give, &mut |what| trouble.push(what));
+        sent?;
+        trouble.into_iter().try_for_each(|what| say(&self.stream, NodeSays::Trouble(what)))?;
+        if is_last {
+            for RankContents { rank, bytes, is_stopped } in rings.recorded() {
+                let recorded = ContentsRecorded { rank, bytes, is_stopped };
+                say(&self.stream, NodeSays::ContentsRecorded(recorded))?;
+            }
+        }
+        Ok(is_filled)
     }
 
     /// What is behind the page first: the page says how much it is.
@@ -305,6 +338,10 @@ impl NodeShare {
             let _ = pidfd_send_signal(handle, Signal::KILL);
         }
     }
+}
+
+fn say(mut stream: &TcpStream, says: NodeSays) -> Result<()> {
+    send(&mut stream, &ToHead { says: Some(says) }).context("the head is gone")
 }
 
 /// A small file; none while nothing is in it.

@@ -1,0 +1,135 @@
+// Parallel files. No record covers what is in them. In deterministic runs all ranks come to a collective call on a file before any goes on,
+// as to other collective calls; who comes first to a pointer that all share is not decided, so that such runs end there.
+#include <stdlib.h>
+
+#include "logical_parts.h"
+
+enum { FILES = 2 };
+
+// The ranks that have a file.
+struct file {
+    MPI_File handle;
+    MPI_Group group;
+};
+
+static struct file *files;
+static int file_count;
+// No group of the program has such a tag.
+static const int tag = -1;
+
+static void know_file(int result, const MPI_File *file)
+{
+    MPI_Group group;
+    if (result != MPI_SUCCESS || PMPI_File_get_group(*file, &group) != MPI_SUCCESS)
+        return;
+    files = realloc(files, (size_t)(file_count + 1) * sizeof *files);
+    if (!files)
+        PMPI_Abort(MPI_COMM_WORLD, MPI_ERR_NO_MEM);
+    files[file_count++] = (struct file){*file, group};
+}
+
+static void meet_at(MPI_File file)
+{
+    int size = 0;
+    for (int i = 0; i < file_count; i++)
+        if (files[i].handle == file) {
+            PMPI_Group_size(files[i].group, &size);
+            if (size > 1)
+                meet_group(files[i].group, tag);
+            return;
+        }
+}
+
+static void forget_file(MPI_File file)
+{
+    for (int i = 0; i < file_count; i++)
+        if (files[i].handle == file) {
+            PMPI_Group_free(&files[i].group);
+            files[i] = files[--file_count];
+            return;
+        }
+}
+
+int MPI_File_open(MPI_Comm comm, const char *name, int mode, MPI_Info info, MPI_File *file)
+{
+    dms_uncovered(FILES);
+    if (!dms_is_in_logical_run())
+        return PMPI_File_open(comm, name, mode, info, file);
+    ENTER(File_open, mode, 0, 0);
+    if (treatment == LOGICAL)
+        meet(comm);
+    int result = PMPI_File_open(comm, name, mode, info, file);
+    if (treatment == LOGICAL)
+        know_file(result, file);
+    LEAVE(result);
+}
+
+int MPI_File_close(MPI_File *file)
+{
+    if (!dms_is_in_logical_run())
+        return PMPI_File_close(file);
+    ENTER(File_close, 0, 0, 0);
+    if (treatment == LOGICAL) {
+        meet_at(*file);
+        forget_file(*file);
+    }
+    LEAVE(PMPI_File_close(file));
+}
+
+#define MEETS(name, S, params, args)                                                                                   \
+    int MPI_File_##name##S(MPI_File file UNPACKED params)                                                              \
+    {                                                                                                                  \
+        if (!dms_is_in_logical_run())                                                                                  \
+            return PMPI_File_##name##S(file UNPACKED args);                                                            \
+        ENTER(File_##name, 0, 0, 0);                                                                                   \
+        if (treatment == LOGICAL)                                                                                      \
+            meet_at(file);                                                                                             \
+        LEAVE(PMPI_File_##name##S(file UNPACKED args));                                                                \
+    }
+#define SHARES(name, S, params, args)                                                                                  \
+    int MPI_File_##name##S(MPI_File file UNPACKED params)                                                              \
+    {                                                                                                                  \
+        dms_refuse(FILES);                                                                                             \
+        return PMPI_File_##name##S(file UNPACKED args);                                                                \
+    }
+#define UNPACKED(...) __VA_ARGS__
+
+#define READS , void *buf
+#define WRITES , const void *buf
+#define SIZE(N) , N count, MPI_Datatype type
+#define ALL(S, N)                                                                                                      \
+    MEETS(read_at_all, S, (, MPI_Offset at READS SIZE(N), MPI_Status *status), (, at, buf, count, type, status))       \
+    MEETS(write_at_all, S, (, MPI_Offset at WRITES SIZE(N), MPI_Status *status), (, at, buf, count, type, status))     \
+    MEETS(read_all, S, (READS SIZE(N), MPI_Status *status), (, buf, count, type, status))                              \
+    MEETS(write_all, S, (WRITES SIZE(N), MPI_Status *status), (, buf, count, type, status))                            \
+    MEETS(read_ordered, S, (READS SIZE(N), MPI_Status *status), (, buf, count, type, status))                          \
+    MEETS(write_ordered, S, (WRITES SIZE(N), MPI_Status *status), (, buf, count, type, status))                        \
+    MEETS(read_at_all_begin, S, (, MPI_Offset at READS SIZE(N)), (, at, buf, count, type))                             \
+    MEETS(write_at_all_begin, S, (, MPI_Offset at WRITES SIZE(N)), (, at, buf, count, type))                           \
+    MEETS(read_all_begin, S, (READS SIZE(N)), (, buf, count, type))                                                    \
+    MEETS(write_all_begin, S, (WRITES SIZE(N)), (, buf, count, type))                                                  \
+    MEETS(read_ordered_begin, S, (READS SIZE(N)), (, buf, count, type))                                                \
+    MEETS(write_ordered_begin, S, (WRITES SIZE(N)), (, buf, count, type))                                              \
+    SHARES(read_shared, S, (READS SIZE(N), MPI_Status *status), (, buf, count, type, status))                          \
+    SHARES(write_shared, S, (WRITES SIZE(N), MPI_Status *status), (, buf, count, type, status))                        \
+    SHARES(iread_shared, S, (READS SIZE(N), MPI_Request *request), (, buf, count, type, request))                      \
+    SHARES(iwrite_shared, S, (WRITES SIZE(N), MPI_Request *request), (, buf, count, type, request))
+
+ALL(, int)
+#if MPI_VERSION >= 4
+ALL(_c, MPI_Count)
+#endif
+MEETS(read_at_all_end, , (READS, MPI_Status *status), (, buf, status))
+MEETS(write_at_all_end, , (WRITES, MPI_Status *status), (, buf, status))
+MEETS(read_all_end, , (READS, MPI_Status *status), (, buf, status))
+MEETS(write_all_end, , (WRITES, MPI_Status *status), (, buf, status))
+MEETS(read_ordered_end, , (READS, MPI_Status *status), (, buf, status))
+MEETS(write_ordered_end, , (WRITES, MPI_Status *status), (, buf, status))
+MEETS(set_size, , (, MPI_Offset size), (, size))
+MEETS(preallocate, , (, MPI_Offset size), (, size))
+MEETS(set_info, , (, MPI_Info info), (, info))
+MEETS(set_view, , (, MPI_Offset at, MPI_Datatype unit, MPI_Datatype type, const char *representation, MPI_Info info),
+      (, at, unit, type, representation, info))
+MEETS(set_atomicity, , (, int is_atomic), (, is_atomic))
+MEETS(sync, , (), ())
+MEETS(seek_shared, , (, MPI_Offset at, int whence), (, at, whence))
