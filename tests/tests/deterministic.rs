@@ -69,6 +69,17 @@ fn sends_and_receives_by_one_request_answer_the_same_in_each_run() -> Result<()>
 }
 
 #[test]
+fn programs_in_fortran_go_the_same_way_in_each_run() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        for program in ["fortran_mpifh", "fortran_f08"] {
+            let case = ReplayCase::own(library, program, &["LOG", "no clocks"])?;
+            all_the_same(&case).with_context(|| format!("{library:?}: {program}"))?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn ranks_meet_at_collective_calls_on_files_and_get_the_same_in_each_run() -> Result<()> {
     for library in MpiImplementation::ALL {
         let mut case =
@@ -135,14 +146,6 @@ fn a_deadlock_of_the_program_is_told_with_ranks_and_lines_and_ended() -> Result<
 #[test]
 fn what_cannot_be_deterministic_is_refused() -> Result<()> {
     for library in MpiImplementation::ALL {
-        let case = ReplayCase::own(library, "fortran_mpifh", &["LOG"])?;
-        let run = case.run_deterministic(None)?;
-        match library {
-            MpiImplementation::OpenMpi => {
-                run.check(2, &["Fortran with Open MPI", "no deterministic runs"])?
-            }
-            MpiImplementation::Mpich => run.check(0, &["ranks ran by logical time"])?,
-        }
         let windows = ReplayCase::own(library, "onesided", &[])?;
         windows.run_deterministic(None)?.check(2, &["windows (MPI_Win_…)", "no deterministic runs"])?;
     }

@@ -136,6 +136,28 @@ fn a_job_that_hung_hangs_at_the_same_call_and_is_ended() -> Result<()> {
     Ok(())
 }
 
+/// The wrapper has the names of MPI's functions, first and second ones.
+#[test]
+fn a_job_that_is_recorded_has_its_probes_in_its_mpi_library_alone() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let arguments = ["source", "--log", "LOG", "--rounds", "1000000"];
+        let case = ReplayCase::own(library, "anyorder", &arguments)?;
+        case.record_with(&["--payloads"], "x", |dmscope, log| {
+            wait_for_bytes(log, 1000)?;
+            let is_rank = |pid: &u32| environment_variable(*pid, "DMSCOPE_REPLAY").is_some();
+            let rank = descendants(dmscope).into_iter().rfind(is_rank).context("no rank")?;
+            let probes = Command::new(binary()?).args(["probes", "--all", &rank.to_string()]).output()?;
+            kill_job(dmscope);
+            let said = String::from_utf8_lossy(&probes.stdout);
+            let of_wrapper =
+                said.lines().find(|line| line.contains("dmscope-wrapper") && line.contains("MPI library"));
+            ensure!(said.contains("libmpi") && of_wrapper.is_none(), "{library:?}: {of_wrapper:?} of {said}");
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
 #[test]
 fn a_job_that_was_killed_is_replayed_up_to_there() -> Result<()> {
     for library in MpiImplementation::ALL {

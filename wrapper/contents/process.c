@@ -63,7 +63,7 @@ static int is_mpi_library(struct dl_phdr_info *info, size_t size, void *path)
 static void find_library(void)
 {
     char path[PATH_MAX] = "";
-    if (!dlsym(RTLD_DEFAULT, "PMPI_Init") && dl_iterate_phdr(is_mpi_library, path))
+    if (!dlsym(RTLD_DEFAULT, "PMPI_Get_version") && dl_iterate_phdr(is_mpi_library, path))
         dlopen(path, RTLD_LAZY | RTLD_NOLOAD | RTLD_GLOBAL);
     find_handles();
 }
@@ -156,9 +156,6 @@ void rank_begins(int result, int level)
     is_serialized = level == MPI_THREAD_SERIALIZED;
 }
 
-// Fortran calls of Open MPI do not come to MPI_Send and the like.
-static int is_fortran;
-
 static int begins(int result, int *provided)
 {
     int level = MPI_THREAD_SINGLE;
@@ -166,8 +163,6 @@ static int begins(int result, int *provided)
     rank_begins(result, level);
     if (mode == PASS)
         return result;
-    if (mode == RECORD && is_fortran)
-        dmc_refuse(CALL_Init, "from Fortran, whose calls Open MPI makes without asking a wrapper");
     dmc_call(CALL_Init, NULL, 0, 0, 0);
     int64_t outs[] = {level, 0, 0};
     int rank, size;
@@ -193,37 +188,6 @@ int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
     find_library();
     return begins(NEXT(Init_thread)(argc, argv, required, provided), provided);
 }
-
-#ifdef OPEN_MPI
-#define NAMES(lower, upper, params)                                                                                    \
-    void ompi_##lower##_f params;                                                                                      \
-    void mpi_##lower params __attribute__((alias("ompi_" #lower "_f")));                                               \
-    void mpi_##lower##_ params __attribute__((alias("ompi_" #lower "_f")));                                            \
-    void mpi_##lower##__ params __attribute__((alias("ompi_" #lower "_f")));                                           \
-    void MPI_##upper params __attribute__((alias("ompi_" #lower "_f")));                                               \
-    void ompi_##lower##_f params
-
-static void put(MPI_Fint *place, int value)
-{
-    if (place)
-        *place = value;
-}
-
-NAMES(init, INIT, (MPI_Fint * error))
-{
-    is_fortran = 1;
-    put(error, MPI_Init(NULL, NULL));
-}
-
-NAMES(init_thread, INIT_THREAD, (MPI_Fint * required, MPI_Fint *provided, MPI_Fint *error))
-{
-    int level = 0;
-    is_fortran = 1;
-    int result = MPI_Init_thread(NULL, NULL, *required, &level);
-    put(provided, level);
-    put(error, result);
-}
-#endif
 
 int MPI_Finalize(void)
 {

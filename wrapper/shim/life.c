@@ -51,7 +51,7 @@ static int is_mpi_library(struct dl_phdr_info *info, size_t size, void *path)
 static void find_library(void)
 {
     char path[PATH_MAX] = "";
-    if (!dlsym(RTLD_DEFAULT, "PMPI_Init") && dl_iterate_phdr(is_mpi_library, path))
+    if (!dlsym(RTLD_DEFAULT, "PMPI_Get_version") && dl_iterate_phdr(is_mpi_library, path))
         dlopen(path, RTLD_LAZY | RTLD_NOLOAD | RTLD_GLOBAL);
 }
 
@@ -62,7 +62,7 @@ void check_library(void)
         return;
     find_library();
     const int has_open_mpi = dlsym(RTLD_DEFAULT, "ompi_mpi_comm_world") != NULL;
-    const int has_mpi = dlsym(RTLD_DEFAULT, "PMPI_Init") != NULL;
+    const int has_mpi = dlsym(RTLD_DEFAULT, "PMPI_Get_version") != NULL;
     if (has_mpi && has_open_mpi != is_open_mpi) {
         static const char words[] = "dmscope: this program uses another MPI library than was taken for it; name the right "
                                     "one with --mpi\n";

@@ -3,6 +3,8 @@
 #include <mpi.h>
 #include <stdint.h>
 
+#include "../fortran/fortran.h"
+
 #ifdef OPEN_MPI
 // The library's objects, looked up when they are needed: this is loaded into launchers and shells too, which have none, and
 // into interpreters, which load the library later.
@@ -124,7 +126,7 @@ int dms_is_in_logical_run(void);
 // Not zero: reductions are done in the order of ranks.
 extern int dms_orders_reductions;
 // Ends a deterministic run, in which there is no such thing: those of `dms_uncovered`, and these.
-enum { PARTITIONED = 6, FORTRAN = 7 };
+enum { PARTITIONED = 6 };
 void dms_refuse(unsigned what);
 int dms_group(int count, const int *ranks, int tag);
 int dms_new_comm(void);
@@ -158,7 +160,8 @@ int dms_value(unsigned at);
 // Begins a call: `treatment` says how it is treated. The arguments are those that are the same in every run.
 #define ENTER(name, first, second, third)                                                                              \
     const int treatment = dms_enter(CALL_##name, (int)(first), (int)(second), (int)(third),                            \
-                                    (uintptr_t)__builtin_return_address(0), (uintptr_t)__builtin_frame_address(0))
+                                    program_return((uintptr_t)__builtin_return_address(0)),                            \
+                                    (uintptr_t)__builtin_frame_address(0))
 // Ends it.
 #define LEAVE(result)                                                                                                  \
     do {                                                                                                               \

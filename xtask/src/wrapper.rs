@@ -1,6 +1,6 @@
 //! `cargo xtask wrapper`: builds the preloaded MPI wrapper, once for each MPI library, beside `dmscope`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -30,9 +30,6 @@ const WRAPPERS: [(&str, &str, &[&str]); 2] = [
             "reductions",
             "clocks",
             "threads",
-            "fortran",
-            "fortran_others",
-            "fortran08",
         ],
     ),
     (
@@ -101,23 +98,72 @@ fn link_one(compiler: &str, library: &str, sources: &Path, name: &str, parts: &[
     std::fs::create_dir_all(&objects).with_context(|| objects.display().to_string())?;
     let object = |part: &&str| objects.join(format!("{part}.o"));
     for part in parts {
+        // Where a call is made by a jump, whoever is called takes the caller's caller for it.
         run(Command::new(compiler)
-            .args(["-std=gnu11", "-O2", "-g", "-fPIC", "-Wall", "-Wextra", "-Werror", "-c"])
+            .args([
+                "-std=gnu11",
+                "-O2",
+                "-g",
+                "-fPIC",
+                "-fno-optimize-sibling-calls",
+                "-Wall",
+                "-Wextra",
+                "-Werror",
+                "-c",
+            ])
             .arg(sources.join(format!("{part}.c")))
             .arg("-o")
             .arg(object(part)))?;
     }
     let finished = release.join(format!("{name}-{library}.so"));
+    let functions = functions_of(&parts.iter().map(object).collect::<Vec<_>>())?;
+    std::fs::write(objects.join("names.inc"), names_in_fortran(&functions)).context("names.inc")?;
+    let fortran =
+        ["libraries.c", "calls.S"].map(|source| (root().join("wrapper/fortran").join(source), source));
+    for (path, source) in &fortran {
+        run(Command::new("cc")
+            .args(["-std=gnu11", "-O2", "-g", "-fPIC", "-Wall", "-Wextra", "-Werror", "-c", "-I"])
+            .arg(&objects)
+            .arg(path)
+            .arg("-o")
+            .arg(objects.join(source).with_extension("o")))?;
+    }
     // A rank may have the old one mapped: it keeps it.
     let unnamed = finished.with_extension("so.new");
     run(Command::new("cc")
-        .args(["-shared", "-Wl,-z,lazy", "-Wl,--gc-sections", "-Wl,--version-script"])
+        // What it calls of its own is its own, whatever the program has under that name.
+        .args([
+            "-shared",
+            "-Wl,-z,lazy",
+            "-Wl,--gc-sections",
+            "-Wl,-Bsymbolic-functions",
+            "-Wl,--version-script",
+        ])
         .arg(sources.join("exports.map"))
         .args(parts.iter().map(object))
+        .args(fortran.map(|(_, source)| objects.join(source).with_extension("o")))
         .arg(release.join("libdmscope_wrapper.a"))
         .args(["-lpthread", "-ldl", "-lm", "-lgcc_s", "-lc", "-o"])
         .arg(&unnamed))?;
     rename(&unnamed, &finished)
+}
+
+/// The functions of MPI that these objects define: `Send` for `MPI_Send`.
+fn functions_of(objects: &[PathBuf]) -> Result<Vec<String>> {
+    let symbols = output(Command::new("nm").args(["--defined-only", "--format=posix"]).args(objects))?;
+    let function = |line: &str| match line.split(' ').collect::<Vec<_>>()[..] {
+        [name, "T", ..] => name.strip_prefix("MPI_").map(str::to_owned),
+        _ => None,
+    };
+    Ok(symbols.lines().filter_map(function).collect())
+}
+
+/// What `calls.S` reads. Clocks have names of their own, and large counts none in Fortran.
+fn names_in_fortran(functions: &[String]) -> String {
+    let is_called = |name: &&String| *name != "Wtime" && !name.ends_with("_c");
+    let has_lower = |name: &&String| name.chars().any(|letter| letter.is_ascii_lowercase());
+    let line = |name: &String| format!("CALL {name}, {}\n", name.to_ascii_lowercase());
+    functions.iter().filter(is_called).filter(has_lower).map(line).collect()
 }
 
 fn rename(from: &Path, to: &Path) -> Result<()> {
@@ -127,6 +173,12 @@ fn rename(from: &Path, to: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_in_fortran_are_those_of_functions() {
+        let functions = ["Send", "Send_c", "Wtime", "WTIME", "Comm_dup"].map(str::to_owned);
+        assert_eq!(names_in_fortran(&functions), "CALL Send, send\nCALL Comm_dup, comm_dup\n");
+    }
 
     #[test]
     fn a_library_is_known_by_what_its_header_defines() {

@@ -5,5 +5,6 @@ program fortran_f08
       type(MPI_Request) :: sends(32), requests(32)
       type(MPI_Status) :: status
       type(MPI_Comm) :: comms(3)
+      type(MPI_File) :: file
 #include "fortran.inc"
 end program

@@ -2,6 +2,6 @@
 program fortran_mpi
       use mpi
       implicit none
-      integer :: sends(32), requests(32), status(MPI_STATUS_SIZE), comms(3)
+      integer :: sends(32), requests(32), status(MPI_STATUS_SIZE), comms(3), file
 #include "fortran.inc"
 end program

@@ -111,11 +111,15 @@ pub(super) fn role_of(image: &FileImage, elf: &ElfFacts<'_>, named: &GlobSet) ->
     if calls_mpi(elf) { FileRole::CallsMpi } else { FileRole::Other }
 }
 
-/// It has one of MPI's beginnings under its second name, which tools that only wrap MPI have not. A program that MPI is linked
-/// into has of MPI's functions what it calls.
+/// It has one of MPI's beginnings under its second name, which tools that only wrap MPI have not, but for our own. A program that MPI is
+/// linked into has of MPI's functions what it calls.
 pub(crate) fn defines_mpi(elf: &ElfFacts<'_>) -> bool {
-    ["PMPI_Init", "PMPI_Init_thread", "PMPI_Session_init"].iter().any(|name| elf.function(name).is_some())
+    let has = |name: &&str| elf.function(name).is_some();
+    ["PMPI_Init", "PMPI_Init_thread", "PMPI_Session_init"].iter().any(has) && !has(&OWN_WRAPPER)
 }
+
+/// What `dmscope record` loads into ranks has this function.
+const OWN_WRAPPER: &str = "dmscope_wraps_mpi";
 
 fn calls_mpi(elf: &ElfFacts<'_>) -> bool {
     elf.imports_any(|name| is_c_entry(name) || is_fortran_entry(name))

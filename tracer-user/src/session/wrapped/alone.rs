@@ -34,6 +34,9 @@ const NO_TRANSPORT: [&str; 8] = [
     "MPIR_CVAR_ENABLE_GPU=0",
 ];
 
+/// In what a rank says where it sends other data than it did.
+const OTHER_DATA: &str = "it sends other data";
+
 /// A rank as a tape has it. Its contents go to a file, since they may be larger than memory.
 pub struct AloneJob {
     rank: u32,
@@ -266,6 +269,11 @@ fn ended(
     let (calls, why) = (page.calls.load(Ordering::Relaxed), page.text(PageText::Message));
     if page.state() == PageState::Diverged {
         say(&format!("rank {rank} diverges at its call {calls}, {why}"));
+        if why.contains(OTHER_DATA) {
+            say(
+                "some programs send bytes that they never wrote: --ignore-data goes on, and counts such calls",
+            );
+        }
         return Ok(AloneEnd::Diverged);
     }
     if page.ended_at_call.load(Ordering::Relaxed) > 0 {
