@@ -80,6 +80,18 @@ fn programs_in_fortran_go_the_same_way_in_each_run() -> Result<()> {
 }
 
 #[test]
+fn ranks_meet_at_fences_and_get_the_same_in_each_run() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let mut case = ReplayCase::own(library, "fences", &["--log", "LOG"])?;
+        let run = all_the_same(&case).with_context(|| format!("{library:?}"))?;
+        ensure!(!run.said.contains("not deterministic"), "{library:?}: {}", run.said);
+        case.other(library, "fences", &["--log", "LOG", "--locks", "1"]);
+        case.run_deterministic(None)?.check(0, &["not deterministic: the job uses windows by locks"])?;
+    }
+    Ok(())
+}
+
+#[test]
 fn ranks_meet_at_collective_calls_on_files_and_get_the_same_in_each_run() -> Result<()> {
     for library in MpiImplementation::ALL {
         let mut case =
@@ -146,8 +158,8 @@ fn a_deadlock_of_the_program_is_told_with_ranks_and_lines_and_ended() -> Result<
 #[test]
 fn what_cannot_be_deterministic_is_refused() -> Result<()> {
     for library in MpiImplementation::ALL {
-        let windows = ReplayCase::own(library, "onesided", &[])?;
-        windows.run_deterministic(None)?.check(2, &["windows (MPI_Win_…)", "no deterministic runs"])?;
+        let locks = ReplayCase::own(library, "fences", &["--log", "LOG", "--locks", "2"])?;
+        locks.run_deterministic(None)?.check(2, &["windows by exclusive locks", "no deterministic runs"])?;
     }
     Ok(())
 }

@@ -401,7 +401,7 @@ fn under_run_every_copy_is_counted_once_though_ranks_begin_to_record_by_themselv
 fn under_run_every_copy_of_a_rank_that_does_nothing_else_is_counted_once() -> Result<()> {
     for library in MpiImplementation::ALL {
         for _ in 0..number_from_environment("DMSCOPE_TEST_MOVES", 2)? {
-            let spec = in_the_middle(library, "counts", 900_000, 0)?.ranks(1);
+            let spec = in_the_middle(library, "counts", 500_000, 0)?.ranks(1);
             let options = ["--budget", "none", "--ring-size", "64M"];
             let session = Dmscope::run(&spec).args(FAST).args(LIBRARY).args(options).finish()?;
             check_moved(&session).with_context(|| format!("{library:?}"))?;

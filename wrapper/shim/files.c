@@ -6,48 +6,11 @@
 
 enum { FILES = 2 };
 
-// The ranks that have a file.
-struct file {
-    MPI_File handle;
-    MPI_Group group;
-};
-
-static struct file *files;
-static int file_count;
-// No group of the program has such a tag.
-static const int tag = -1;
-
-static void know_file(int result, const MPI_File *file)
+static void know_file(int result, MPI_File file)
 {
     MPI_Group group;
-    if (result != MPI_SUCCESS || PMPI_File_get_group(*file, &group) != MPI_SUCCESS)
-        return;
-    files = realloc(files, (size_t)(file_count + 1) * sizeof *files);
-    if (!files)
-        PMPI_Abort(MPI_COMM_WORLD, MPI_ERR_NO_MEM);
-    files[file_count++] = (struct file){*file, group};
-}
-
-static void meet_at(MPI_File file)
-{
-    int size = 0;
-    for (int i = 0; i < file_count; i++)
-        if (files[i].handle == file) {
-            PMPI_Group_size(files[i].group, &size);
-            if (size > 1)
-                meet_group(files[i].group, tag);
-            return;
-        }
-}
-
-static void forget_file(MPI_File file)
-{
-    for (int i = 0; i < file_count; i++)
-        if (files[i].handle == file) {
-            PMPI_Group_free(&files[i].group);
-            files[i] = files[--file_count];
-            return;
-        }
+    if (result == MPI_SUCCESS && PMPI_File_get_group(file, &group) == MPI_SUCCESS)
+        know_group(BITS_OF(file), group);
 }
 
 int MPI_File_open(MPI_Comm comm, const char *name, int mode, MPI_Info info, MPI_File *file)
@@ -60,7 +23,7 @@ int MPI_File_open(MPI_Comm comm, const char *name, int mode, MPI_Info info, MPI_
         meet(comm);
     int result = PMPI_File_open(comm, name, mode, info, file);
     if (treatment == LOGICAL)
-        know_file(result, file);
+        know_file(result, *file);
     LEAVE(result);
 }
 
@@ -70,8 +33,8 @@ int MPI_File_close(MPI_File *file)
         return PMPI_File_close(file);
     ENTER(File_close, 0, 0, 0);
     if (treatment == LOGICAL) {
-        meet_at(*file);
-        forget_file(*file);
+        meet_at(BITS_OF(*file));
+        forget_group(BITS_OF(*file));
     }
     LEAVE(PMPI_File_close(file));
 }
@@ -83,7 +46,7 @@ int MPI_File_close(MPI_File *file)
             return PMPI_File_##name##S(file UNPACKED args);                                                            \
         ENTER(File_##name, 0, 0, 0);                                                                                   \
         if (treatment == LOGICAL)                                                                                      \
-            meet_at(file);                                                                                             \
+            meet_at(BITS_OF(file));                                                                                    \
         LEAVE(PMPI_File_##name##S(file UNPACKED args));                                                                \
     }
 #define SHARES(name, S, params, args)                                                                                  \

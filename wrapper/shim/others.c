@@ -276,13 +276,6 @@ int MPI_Intercomm_create(MPI_Comm local, int local_leader, MPI_Comm peer, int re
         return PMPI_##name args;                                                                                       \
     }
 
-UNCOVERED(Win_create, 0, (void *base, MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, MPI_Win *win),
-          (base, size, unit, info, comm, win))
-UNCOVERED(Win_allocate, 0, (MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void *base, MPI_Win *win),
-          (size, unit, info, comm, base, win))
-UNCOVERED(Win_allocate_shared, 0, (MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void *base, MPI_Win *win),
-          (size, unit, info, comm, base, win))
-UNCOVERED(Win_create_dynamic, 0, (MPI_Info info, MPI_Comm comm, MPI_Win *win), (info, comm, win))
 UNCOVERED(Comm_spawn, 1,
           (const char *command, char *argv[], int maxprocs, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *made,
            int codes[]),

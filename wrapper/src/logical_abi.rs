@@ -51,7 +51,7 @@ extern "C" fn dms_is_in_logical_run() -> c_int {
 
 /// What a deterministic run is ended for: it could not be one, or would not end. Numbers are those of `dms_uncovered` and `shim.h`.
 const REFUSED: [(c_uint, &str); 4] = [
-    (0, "windows (MPI_Win_…)"),
+    (0, "windows by exclusive locks, or with epochs for groups (MPI_Win_lock, MPI_Win_post, MPI_Win_start)"),
     (1, "processes that it spawns or connects to"),
     (2, "file pointers that ranks share (MPI_File_write_shared and the like): who comes first is chance"),
     (6, "MPI_Parrived"),

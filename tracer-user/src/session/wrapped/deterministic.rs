@@ -42,12 +42,13 @@ pub enum DeterministicEnd {
 }
 
 /// What a deterministic run does not cover, by the bits of `replay::shared_page::UNCOVERED`.
-const UNORDERED: [(u32, &str); 2] = [
+const UNORDERED: [(u32, &str); 3] = [
     (3, "MPI_Cancel of a receive from a known rank, or of a send"),
     (
         4,
         "communicators made by calls that are not looked at, or more than 65,534: messages in them come as they come",
     ),
+    (7, "windows by locks (MPI_Win_lock, MPI_Win_lock_all): who accesses one first is chance"),
 ];
 
 /// How a job is run.

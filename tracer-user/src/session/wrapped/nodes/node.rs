@@ -253,8 +253,9 @@ impl NodeShare {
         let (mut sent, mut trouble) = (Ok(()), Vec::new());
         let mut give = |part: RankAnswers| {
             let RankAnswers { rank, offset_bytes, bytes, .. } = part;
-            let part = NodeSays::Contents(ContentPart { rank, offset_bytes, bytes });
-            sent = std::mem::replace(&mut sent, Ok(())).and_then(|()| say(&self.stream, part));
+            if sent.is_ok() {
+                sent = say(&self.stream, NodeSays::Contents(ContentPart { rank, offset_bytes, bytes }));
+            }
         };
         let is_filled = rings.take(&self.folder, is_last, &mut give, &mut |what| trouble.push(what));
         sent?;
