@@ -114,16 +114,21 @@ fn a_divergence_on_another_node_says_the_line_and_ends_the_job() -> Result<()> {
     Ok(())
 }
 
+/// Of the processes that dmscope has on both nodes, one.
+fn kill_a_share() -> Result<()> {
+    let shares = processes::with_variable("DMSCOPE_NODE_STAYS");
+    ensure!(shares.len() == 2, "{shares:?}");
+    processes::signal(shares[0], Signal::KILL);
+    Ok(())
+}
+
 #[test]
 fn a_node_whose_share_is_killed_is_told_and_its_ranks_go_on() -> Result<()> {
     let library = OpenMpi;
     let case = any_order(library, &["source", "--log", "LOG", "--rounds", "3000"])?;
     let recorded = case.record_with(NODES, "x", |_, log| {
         wait_for_bytes(log, 10_000)?;
-        let shares = processes::with_variable("DMSCOPE_NODE_STAYS");
-        ensure!(shares.len() == 2, "{shares:?}");
-        processes::signal(shares[0], Signal::KILL);
-        Ok(())
+        kill_a_share()
     })?;
     recorded.check(0, &["is no longer connected"])?;
     ensure!(recorded.logs.iter().all(|log| !log.is_empty()));
@@ -162,10 +167,7 @@ fn contents_of_a_node_whose_share_is_killed_end_there_and_its_ranks_go_on() -> R
         let recorded = case.record_with(&["--nodes", "--payloads"], "x", |_, log| {
             // It is written after each step.
             wait_for_bytes(log, 1)?;
-            let shares = processes::with_variable("DMSCOPE_NODE_STAYS");
-            ensure!(shares.len() == 2, "{shares:?}");
-            processes::signal(shares[0], Signal::KILL);
-            Ok(())
+            kill_a_share()
         })?;
         recorded.check(0, &["is no longer connected"])?;
         ensure!(recorded.logs.iter().all(|log| !log.is_empty()));

@@ -1,12 +1,11 @@
 // The beginning and the end of a rank, and how its calls are told from those of others.
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <limits.h>
-#include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "../fortran/fortran.h"
 #include "contents.h"
 
 #ifdef OPEN_MPI
@@ -49,22 +48,10 @@ const int *unweighted(void)
 #endif
 }
 
-static int is_mpi_library(struct dl_phdr_info *info, size_t size, void *path)
-{
-    (void)size;
-    const char *file = strrchr(info->dlpi_name, '/');
-    if (!file || (strncmp(file, "/libmpi.so", 10) && strncmp(file, "/libmpich.so", 12)))
-        return 0;
-    snprintf(path, PATH_MAX, "%s", info->dlpi_name);
-    return 1;
-}
-
-// An interpreter loads the library for one of its modules alone: has its names found from here too.
 static void find_library(void)
 {
-    char path[PATH_MAX] = "";
-    if (!dlsym(RTLD_DEFAULT, "PMPI_Get_version") && dl_iterate_phdr(is_mpi_library, path))
-        dlopen(path, RTLD_LAZY | RTLD_NOLOAD | RTLD_GLOBAL);
+    if (!dlsym(RTLD_DEFAULT, "PMPI_Get_version"))
+        find_mpi_libraries();
     find_handles();
 }
 

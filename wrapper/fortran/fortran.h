@@ -15,7 +15,10 @@ extern struct fortran_code fortran_code[FORTRAN_LIBRARIES] HIDDEN;
 // What the program's last call of such a library returns to.
 extern __thread uintptr_t fortran_return HIDDEN __attribute__((tls_model("initial-exec")));
 
-// What a call of the program returns to, of which this is what the wrapper returns to.
+// An interpreter loads libraries of MPI for one of its modules alone: has their names found by all.
+void find_mpi_libraries(void) HIDDEN;
+
+// Where the program goes on after its call, if the wrapper returns to this address.
 static inline uintptr_t program_return(uintptr_t address)
 {
     for (int i = 0; i < FORTRAN_LIBRARIES; i++)

@@ -1,4 +1,4 @@
-// The Fortran libraries of the MPI library, and the functions behind those in `calls.S`.
+// The libraries of MPI in this process, those for Fortran among them, and the functions behind those in `calls.S`.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <limits.h>
@@ -66,20 +66,12 @@ static int add_path(struct dl_phdr_info *info, size_t size, void *data)
     return 0;
 }
 
-// In libraries that were loaded for one module of an interpreter alone, whose names others do not find.
-static void *in_mpi_libraries(const char *name)
+void find_mpi_libraries(void)
 {
     struct paths paths = {.count = 0};
-    void *found = NULL;
     dl_iterate_phdr(add_path, &paths);
-    for (int i = 0; i < paths.count && !found; i++) {
-        void *library = dlopen(paths.all[i], RTLD_LAZY | RTLD_NOLOAD);
-        if (library) {
-            found = dlsym(library, name);
-            dlclose(library);
-        }
-    }
-    return found;
+    for (int i = 0; i < paths.count; i++)
+        dlopen(paths.all[i], RTLD_LAZY | RTLD_NOLOAD | RTLD_GLOBAL);
 }
 
 // The function behind ours, whose address is kept.
@@ -89,8 +81,10 @@ __attribute__((visibility("hidden"))) void *fortran_find(const char *name, void 
     void *found = dlsym(RTLD_NEXT, name);
     // One of them may have been loaded since.
     dl_iterate_phdr(add_code, &count);
-    if (!found)
-        found = in_mpi_libraries(name);
+    if (!found) {
+        find_mpi_libraries();
+        found = dlsym(RTLD_NEXT, name);
+    }
     if (!found) {
         fprintf(stderr, "dmscope: the program's MPI library has no %s\n", name);
         _exit(127);

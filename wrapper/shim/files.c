@@ -55,6 +55,7 @@ int MPI_File_close(MPI_File *file)
         dms_refuse(FILES);                                                                                             \
         return PMPI_File_##name##S(file UNPACKED args);                                                                \
     }
+
 // What was done at once, for a request of which that is all.
 static int query(void *bytes, MPI_Status *status)
 {
@@ -102,6 +103,7 @@ static int done(int result, const MPI_Status *status, MPI_Request *request)
             return PMPI_File_i##name##S(file UNPACKED args, request);                                                  \
         return done(PMPI_File_##name##S(file UNPACKED args, &status), &status, request);                               \
     }
+
 #define UNPACKED(...) __VA_ARGS__
 
 #define READS , void *buf

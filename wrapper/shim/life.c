@@ -1,10 +1,6 @@
 // The beginning and the end of a rank.
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <limits.h>
-#include <link.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -36,31 +32,13 @@ static void find_handles(void)
 }
 #endif
 
-// The path of the MPI library, if it is loaded.
-static int is_mpi_library(struct dl_phdr_info *info, size_t size, void *path)
-{
-    (void)size;
-    const char *file = strrchr(info->dlpi_name, '/');
-    if (!file || (strncmp(file, "/libmpi.so", 10) && strncmp(file, "/libmpich.so", 12)))
-        return 0;
-    snprintf(path, PATH_MAX, "%s", info->dlpi_name);
-    return 1;
-}
-
-// An interpreter loads the library for one of its modules alone: has its names found from here too.
-static void find_library(void)
-{
-    char path[PATH_MAX] = "";
-    if (!dlsym(RTLD_DEFAULT, "PMPI_Get_version") && dl_iterate_phdr(is_mpi_library, path))
-        dlopen(path, RTLD_LAZY | RTLD_NOLOAD | RTLD_GLOBAL);
-}
-
 void check_library(void)
 {
     static int is_found;
     if (is_found)
         return;
-    find_library();
+    if (!dlsym(RTLD_DEFAULT, "PMPI_Get_version"))
+        find_mpi_libraries();
     const int has_open_mpi = dlsym(RTLD_DEFAULT, "ompi_mpi_comm_world") != NULL;
     const int has_mpi = dlsym(RTLD_DEFAULT, "PMPI_Get_version") != NULL;
     if (has_mpi && has_open_mpi != is_open_mpi) {

@@ -59,13 +59,6 @@ MPI_Request *send_of(struct active at);
 void is_over(MPI_Request *request, uint64_t bits, struct active at);
 
 // Files and windows, by the bits of their handles: the ranks that have one, and waiting until all of them have come.
-#define BITS_OF(handle)                                                                                                \
-    ({                                                                                                                 \
-        __typeof__(handle) copied = (handle);                                                                          \
-        uint64_t bits = 0;                                                                                             \
-        __builtin_memcpy(&bits, &copied, sizeof copied);                                                               \
-        bits;                                                                                                          \
-    })
 void know_group(uint64_t bits, MPI_Group group);
 void meet_at(uint64_t bits);
 void forget_group(uint64_t bits);

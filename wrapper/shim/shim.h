@@ -171,11 +171,17 @@ int dms_value(unsigned at);
         return left_with;                                                                                              \
     } while (0)
 
+#define BITS_OF(handle)                                                                                                \
+    ({                                                                                                                 \
+        __typeof__(handle) copied = (handle);                                                                          \
+        uint64_t bits = 0;                                                                                             \
+        __builtin_memcpy(&bits, &copied, sizeof copied);                                                               \
+        bits;                                                                                                          \
+    })
+
 static inline uint64_t bits_of(MPI_Request request)
 {
-    uint64_t bits = 0;
-    __builtin_memcpy(&bits, &request, sizeof request);
-    return bits;
+    return BITS_OF(request);
 }
 
 static inline MPI_Request request_of(uint64_t bits)
@@ -187,9 +193,7 @@ static inline MPI_Request request_of(uint64_t bits)
 
 static inline uint64_t bits_of_comm(MPI_Comm comm)
 {
-    uint64_t bits = 0;
-    __builtin_memcpy(&bits, &comm, sizeof comm);
-    return bits;
+    return BITS_OF(comm);
 }
 
 // Whether a call's messages are to be written down.

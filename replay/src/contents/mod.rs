@@ -25,6 +25,9 @@ mod writer;
 pub use reader::{CallContents, ContentReader, ContentStop};
 pub use writer::ContentWriter;
 
+/// In what a rank says where it sends other data than it did.
+pub const SENDS_OTHER_DATA: &str = "it sends other data";
+
 const CALL: u8 = 1;
 const NO: u8 = 2;
 const NO_AGAIN: u8 = 3;

@@ -360,7 +360,7 @@ static void topologies(MPI_Comm grid)
     MPI_Comm_free(&ring);
 }
 
-// A message that is too long, with an error handler that hears of it.
+// More than fits into what is kept of a rank at once.
 static void large(int step)
 {
     char *all = malloc((size_t)large_bytes);
@@ -376,6 +376,7 @@ static void large(int step)
     free(all);
 }
 
+// A message that is too long, with an error handler that hears of it.
 static int heard;
 
 static void hear(MPI_Comm *comm, int *error, ...)
@@ -402,14 +403,6 @@ static void errors(void)
     note("error", class == MPI_ERR_TRUNCATE, heard, 0, 0);
     MPI_Errhandler_free(&handler);
     MPI_Comm_free(&twin);
-}
-
-static const char *option(int argc, char **argv, const char *name, const char *otherwise)
-{
-    for (int i = 1; i + 1 < argc; i++)
-        if (strcmp(argv[i], name) == 0)
-            return argv[i + 1];
-    return otherwise;
 }
 
 int main(int argc, char **argv)

@@ -8,23 +8,15 @@
 
 #include "logged.h"
 
-static const char *option(int argc, char **argv, const char *name, const char *otherwise)
-{
-    for (int i = 1; i + 1 < argc; i++)
-        if (strcmp(argv[i], name) == 0)
-            return argv[i + 1];
-    return otherwise;
-}
-
-// Rank 0 hears of all in some order, and the others of that.
+// Rank 0 hears of all, in some order.
 static void messages(int round)
 {
-    int order[MOST_RANKS] = {0};
+    int number;
     MPI_Status status;
     pause_a_little();
     for (int i = 1; i < ranks && rank == 0; i++) {
-        MPI_Recv(&order[i], 1, MPI_INT, MPI_ANY_SOURCE, round, MPI_COMM_WORLD, &status);
-        note("message", status.MPI_SOURCE, order[i], 0, 0);
+        MPI_Recv(&number, 1, MPI_INT, MPI_ANY_SOURCE, round, MPI_COMM_WORLD, &status);
+        note("message", status.MPI_SOURCE, number, 0, 0);
     }
     if (rank > 0)
         MPI_Send(&rank, 1, MPI_INT, 0, round, MPI_COMM_WORLD);

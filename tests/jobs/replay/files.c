@@ -233,14 +233,6 @@ static void errors(MPI_File file)
     MPI_Errhandler_free(&handler);
 }
 
-static const char *option(int argc, char **argv, const char *name, const char *otherwise)
-{
-    for (int i = 1; i + 1 < argc; i++)
-        if (strcmp(argv[i], name) == 0)
-            return argv[i + 1];
-    return otherwise;
-}
-
 int main(int argc, char **argv)
 {
     MPI_Group group;

@@ -5,6 +5,7 @@
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -29,6 +30,15 @@ static inline void pause_a_little(void)
 {
     if (delay_us > 0 && roll(&chance, 3) == 0)
         usleep(roll(&chance, (uint32_t)delay_us));
+}
+
+// The word behind an option.
+static inline const char *option(int argc, char **argv, const char *name, const char *otherwise)
+{
+    for (int i = 1; i + 1 < argc; i++)
+        if (strcmp(argv[i], name) == 0)
+            return argv[i + 1];
+    return otherwise;
 }
 
 // Behind MPI_Init.

@@ -1,6 +1,6 @@
 //! Calls as people read them.
 
-use replay::contents::CallContents;
+use replay::contents::{CallContents, SENDS_OTHER_DATA};
 
 /// The table of the C side.
 const TABLE: &str = include_str!("../../contents/calls.h");
@@ -33,7 +33,7 @@ pub(super) fn difference(recorded: &CallContents, found: &CallContents) -> Strin
     if (recorded.call, &recorded.numbers) == (found.call, &found.numbers)
         && let (Some(expected), Some(sum)) = (recorded.sum, found.sum)
     {
-        return format!("it sends other data: checksum {sum:08x}, expected {expected:08x}");
+        return format!("{SENDS_OTHER_DATA}: checksum {sum:08x}, expected {expected:08x}");
     }
     format!("expected {}, found {text}", call_text(recorded))
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use analyzer::tape::{RankAnswers, ReplayableRank};
 use anyhow::{Context, Result, bail};
+use replay::contents::SENDS_OTHER_DATA;
 use replay::shared_page::{PageState, PageText, SharedPage};
 use tempfile::NamedTempFile;
 
@@ -33,9 +34,6 @@ const NO_TRANSPORT: [&str; 8] = [
     "UCX_TLS=self",
     "MPIR_CVAR_ENABLE_GPU=0",
 ];
-
-/// In what a rank says where it sends other data than it did.
-const OTHER_DATA: &str = "it sends other data";
 
 /// A rank as a tape has it. Its contents go to a file, since they may be larger than memory.
 pub struct AloneJob {
@@ -269,7 +267,7 @@ fn ended(
     let (calls, why) = (page.calls.load(Ordering::Relaxed), page.text(PageText::Message));
     if page.state() == PageState::Diverged {
         say(&format!("rank {rank} diverges at its call {calls}, {why}"));
-        if why.contains(OTHER_DATA) {
+        if why.contains(SENDS_OTHER_DATA) {
             say(
                 "some programs send bytes that they never wrote: --ignore-data goes on, and counts such calls",
             );

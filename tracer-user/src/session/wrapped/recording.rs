@@ -84,26 +84,12 @@ pub fn record(command: &[String], settings: &RecordSettings, tape: &Path) -> Res
     loop {
         // First whether it has ended: what it wrote before is there.
         let status = job.status()?;
-        if let Some(nodes) = &nodes {
-            let mut give = |contents| tape.push_contents(contents);
-            let trouble = match status {
-                Some(_) => nodes.finish(&mut give),
-                None => {
-                    nodes.take_contents(&mut give);
-                    Vec::new()
-                }
-            };
-            tape.trouble(trouble);
-        }
+        let has_ended = status.is_some();
+        let mut is_filled = nodes.as_ref().is_some_and(|nodes| take_of_nodes(nodes, has_ended, &mut tape));
         tape.take(&folder.pinned());
-        let is_filled = rings.as_mut().is_some_and(|rings| {
-            let mut trouble = Vec::new();
-            let mut give = |contents| tape.push_contents(contents);
-            let mut fail = |what| trouble.push(what);
-            let is_filled = rings.take(&folder.pinned(), status.is_some(), &mut give, &mut fail);
-            tape.trouble(trouble);
-            is_filled
-        });
+        if let Some(rings) = &mut rings {
+            is_filled |= take_of_rings(rings, &folder, has_ended, &mut tape);
+        }
         if let Some(status) = status {
             let contents = rings.map(|rings| {
                 let elsewhere = nodes.iter().flat_map(RemoteNodes::recorded_contents);
@@ -123,6 +109,31 @@ pub fn record(command: &[String], settings: &RecordSettings, tape: &Path) -> Res
             job.pause(if is_filled { SHORT_PERIOD } else { PERIOD });
         }
     }
+}
+
+/// What has come from other nodes, or if the job has ended all of it; whether there may be more of it at once.
+fn take_of_nodes(nodes: &RemoteNodes, has_ended: bool, tape: &mut TapeOfRanks) -> bool {
+    let mut give = |contents| tape.push_contents(contents);
+    if !has_ended {
+        return nodes.take_contents(&mut give);
+    }
+    let trouble = nodes.finish(&mut give);
+    tape.trouble(trouble);
+    false
+}
+
+/// The same of ranks on this node.
+fn take_of_rings(
+    rings: &mut ContentRings,
+    folder: &SharedFolder,
+    has_ended: bool,
+    tape: &mut TapeOfRanks,
+) -> bool {
+    let mut trouble = Vec::new();
+    let (mut give, mut fail) = (|contents| tape.push_contents(contents), |what| trouble.push(what));
+    let is_filled = rings.take(&folder.pinned(), has_ended, &mut give, &mut fail);
+    tape.trouble(trouble);
+    is_filled
 }
 
 /// Gives ranks the order that they share; up to `end` it is one that was recorded, which they keep.

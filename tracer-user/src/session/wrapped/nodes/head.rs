@@ -136,9 +136,9 @@ impl RemoteNodes {
         self.shared.state().ranks.get(&rank).cloned()
     }
 
-    /// Takes what has come of the contents of ranks' messages. Nodes wait if nobody does.
-    pub(in super::super) fn take_contents(&self, give: &mut dyn FnMut(RankAnswers)) {
-        self.contents.try_iter().for_each(give);
+    /// Takes what has come of the contents of ranks' messages; whether there was something. Nodes wait if nobody does.
+    pub(in super::super) fn take_contents(&self, give: &mut dyn FnMut(RankAnswers)) -> bool {
+        self.contents.try_iter().map(give).count() > 0
     }
 
     /// What was recorded of the contents of ranks that have told; all have once it is [finished](Self::finish).
