@@ -16,6 +16,7 @@
 //! | 7 | 18: the call's position in the order of all ranks' calls | how far behind the rank's last one |
 //! | 7 | 19: a mark: recorded by probes, at the very beginning | |
 //! | 7 | 20: another thread, which gets the next number | its name |
+//! | 7 | 22: a mark: polls that answer no are in no check from here on | |
 //! | 7 | 21: how often thread 0 has posted something while it was alone, before the first other thread | |
 //!
 //! What comes first is of thread 0, the one that called MPI_Init. Calls that post sends or receives, or take a message, stand there in
@@ -58,6 +59,8 @@ pub enum Mark {
     End,
     /// From here on the rank's calls came from several threads, and were not recorded.
     Threads,
+    /// From here on there are several threads, and polls that answer no are in no check: how often one polls beside the others is chance.
+    PollsApart,
     /// Recorded by probes, not from within the rank: clocks are not in the record, and checks are over fewer calls. Before all else.
     ByProbes,
 }
@@ -118,6 +121,7 @@ const BY_PROBES: u64 = POSITION + 1;
 /// Those of several threads.
 const NEW_THREAD: u64 = BY_PROBES + 1;
 const FIRST_TURNS: u64 = NEW_THREAD + 1;
+const POLLS_APART: u64 = FIRST_TURNS + 1;
 
 const KIND_BITS: u32 = 3;
 
@@ -170,6 +174,7 @@ impl RecordEntry {
             Self::Mark(Mark::End) => head(out, 7, 0),
             Self::Mark(Mark::Threads) => head(out, 7, 1),
             Self::Mark(Mark::ByProbes) => head(out, 7, BY_PROBES),
+            Self::Mark(Mark::PollsApart) => head(out, 7, POLLS_APART),
             Self::Clock { clock, went_on } => {
                 head(out, 7, FIRST_CLOCK + u64::from(*clock));
                 // Small numbers of either sign become small ones.
@@ -232,6 +237,7 @@ impl RecordEntry {
                     0 => Mark::End,
                     1 => Mark::Threads,
                     BY_PROBES => Mark::ByProbes,
+                    POLLS_APART => Mark::PollsApart,
                     POSITION => return Some(Self::Position(take(bytes)?)),
                     NEW_THREAD => return Some(Self::NewThread(take(bytes)?)),
                     FIRST_TURNS => return Some(Self::FirstTurns(take(bytes)?)),
@@ -274,7 +280,7 @@ mod tests {
             (0..u64::MAX >> KIND_BITS).prop_map(RecordEntry::Polls),
             (answer, any::<u8>()).prop_map(|(answer, check)| RecordEntry::Answer(answer, check)),
             (any::<u64>(), arrival).prop_map(|(longer, arrival)| RecordEntry::ReceiveEnd { longer, arrival }),
-            prop_oneof![Just(Mark::End), Just(Mark::Threads), Just(Mark::ByProbes)]
+            prop_oneof![Just(Mark::End), Just(Mark::Threads), Just(Mark::ByProbes), Just(Mark::PollsApart)]
                 .prop_map(RecordEntry::Mark),
             (0..CLOCKS as u8, any::<i64>())
                 .prop_map(|(clock, went_on)| RecordEntry::Clock { clock, went_on }),

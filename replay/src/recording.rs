@@ -41,6 +41,8 @@ const MOST_LOOKED_THROUGH: usize = 64;
 #[derive(Debug, Default)]
 struct ThreadRecording {
     check: CallCheck,
+    /// What it was before the last call.
+    check_before: CallCheck,
     /// Polls in a row that answered no, not yet written.
     polls: u64,
 }
@@ -105,6 +107,7 @@ impl Recording {
         if !self.has_several() {
             self.write_polls(out);
             RecordEntry::FirstTurns(self.first_turns).write(out);
+            RecordEntry::Mark(Mark::PollsApart).write(out);
         }
         RecordEntry::NewThread(name).write(out);
         self.threads.push(ThreadRecording::default());
@@ -148,7 +151,9 @@ impl Recording {
     #[inline]
     pub fn call(&mut self, call: u32, arguments: [i32; 3]) {
         if !self.is_by_probes || call < FIRST_CALL_UNCHECKED_BY_PROBES {
-            self.speaks().check.call(call, arguments);
+            let speaks = self.speaks();
+            speaks.check_before = speaks.check;
+            speaks.check.call(call, arguments);
         }
     }
 
@@ -177,7 +182,12 @@ impl Recording {
     /// What the call answered.
     pub fn answer(&mut self, answer: Answer, out: &mut Vec<u8>) {
         if answer == Answer::No {
-            self.speaks().polls += 1;
+            let is_apart = self.has_several();
+            let speaks = self.speaks();
+            speaks.polls += 1;
+            if is_apart {
+                speaks.check = speaks.check_before;
+            }
             return;
         }
         let check = self.speaks().check.byte();

@@ -246,6 +246,51 @@ fn polls_that_a_killed_rank_had_not_written_are_played_too() {
     }
 }
 
+proptest! {
+    /// Of several threads, one that polls until another one tells it to stop does so as often as chance has it.
+    #[test]
+    fn a_thread_that_polls_more_or_less_often_gets_the_same_answers(
+        polls in proptest::collection::vec((0_u64..5, 0_u64..5, 0_u32..9), 0..20)
+    ) {
+        let poll = |recording: &mut Recording, out: &mut Vec<u8>| {
+            recording.call(40, [1; 3]);
+            recording.answer(Answer::No, out);
+        };
+        let (mut recording, mut out) = (Recording::default(), Vec::new());
+        // While it was alone, each poll counts.
+        poll(&mut recording, &mut out);
+        let other = recording.add_thread(7, &mut out);
+        for thread in [0, other] {
+            recording.speak(thread);
+            for (recorded, _, index) in &polls {
+                (0..*recorded).for_each(|_| poll(&mut recording, &mut out));
+                recording.call(41, [2; 3]);
+                recording.answer(Answer::Index(Some(*index)), &mut out);
+            }
+        }
+        recording.mark(Mark::End, &mut out);
+        let mut playback = Playback::new(out, 0).expect("a record");
+        playback.call(40, [1; 3]);
+        prop_assert_eq!(playback.due(AskedFor::Poll, 0), Ok(Due::Answer(Answer::No)));
+        let other = playback.thread(7);
+        for thread in [0, other] {
+            playback.speak(thread);
+            for (recorded, played, index) in &polls {
+                for count in 0..*played {
+                    playback.call(40, [1; 3]);
+                    let due = if count < *recorded { Due::Answer(Answer::No) } else { Due::NoInVain };
+                    prop_assert_eq!(playback.due(AskedFor::Poll, 0), Ok(due));
+                }
+                playback.call(41, [2; 3]);
+                prop_assert_eq!(playback.due(AskedFor::Index, 9), Ok(Due::Answer(Answer::Index(Some(*index)))));
+            }
+            playback.call(40, [1; 3]);
+            prop_assert_eq!(playback.due(AskedFor::Poll, 0), Ok(Due::NoInVain));
+        }
+        prop_assert_eq!(playback.end(), Ok(()));
+    }
+}
+
 #[test]
 fn clocks_go_on_whichever_thread_reads_them() {
     let (mut recording, mut out) = (Recording::default(), Vec::new());

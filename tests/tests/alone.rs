@@ -89,6 +89,51 @@ fn threads_that_call_one_at_a_time_get_what_they_got() -> Result<()> {
 }
 
 #[test]
+fn threads_that_call_at_the_same_time_get_what_they_got() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        for (program, arguments) in [
+            ("anythread", &["all", "--log", "LOG", "--rounds", "3"][..]),
+            // What a thread does is decided by a variable that another one sets, and by locks.
+            ("anythread", &["told", "--log", "LOG", "--rounds", "20"]),
+            ("anythread", &["locked", "--log", "LOG", "--rounds", "20"]),
+            ("anythread", &["hand", "--log", "LOG", "--rounds", "10", "--c11", "1"]),
+            ("random", &["--numbered", "1", "--seed", "4", "--programs", "5", "--log", "LOG"]),
+        ] {
+            let (case, logs) = recorded(library, program, arguments, 3)?;
+            for rank in 0..3_u32 {
+                let alone = case.run_alone(rank, &[], "x", &[])?;
+                alone
+                    .check(0, &["ran alone to its end: exit status: 0"])
+                    .with_context(|| format!("{library:?}: {program} {}, rank {rank}", arguments[0]))?;
+                let log = &logs[rank as usize];
+                ensure!(
+                    !log.is_empty() && alone.logs[rank as usize] == *log,
+                    "{library:?}: {program} {}, rank {rank}",
+                    arguments[0]
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_crash_of_one_of_several_threads_happens_again_and_other_calls_of_one_are_told() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let mut case = ReplayCase::own(library, "anythread", &["crash", "--log", "LOG", "--rounds", "2000"])?;
+        let run = case.run("record", &["--payloads"], "x", None)?;
+        let death = run.output.lines().find(|line| line.starts_with("rank 0 dies")).unwrap_or_default();
+        ensure!(!death.is_empty(), "{library:?}: it did not crash: {}", run.said);
+        let again = case.run_alone(0, &[], "x", &[])?;
+        ensure!(again.output.contains(death), "{library:?}: {}{}", again.output, again.said);
+        case.run_alone(1, &[], "x", &[])?.check(0, &["rank 1: the record ends"])?;
+        case.other(library, "anythread", &["named", "--log", "LOG", "--rounds", "2000"]);
+        case.run_alone(1, &[], "x", &[])?.check(1, &["rank 1 diverges at its call "])?;
+    }
+    Ok(())
+}
+
+#[test]
 fn one_of_sixteen_ranks_alone_is_faster_than_the_job_and_stops_in_gdb_at_the_same_call() -> Result<()> {
     for library in MpiImplementation::ALL {
         let case = ReplayCase::own(library, "exchange_all", &["--log", "LOG", "--steps", "2"])?.ranks(16);

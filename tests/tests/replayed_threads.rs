@@ -38,6 +38,21 @@ fn threads_that_call_one_at_a_time_go_the_way_of_one_whichever_calls() -> Result
     Ok(())
 }
 
+/// How often they poll is chance.
+#[test]
+fn threads_that_poll_until_another_one_tells_them_to_stop_are_replayed() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let case = anythread(library, "told", "20")?;
+        case.record_and_replay().with_context(|| format!("{library:?}"))?;
+        case.run("record", &["--order"], "ordered", None)?.check(0, &["ranks, "])?;
+        for number in 0..3 {
+            let replayed = case.run("replay", &["--identical"], "ordered", every_other_cpu(number))?;
+            replayed.check(0, &["replayed to the end"]).with_context(|| format!("{library:?}"))?;
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn a_crash_of_a_thread_happens_in_every_replay() -> Result<()> {
     for library in MpiImplementation::ALL {

@@ -1,4 +1,6 @@
 // Calls that make communicators and groups, and those that ask what they are.
+#include <stdlib.h>
+
 #include "contents.h"
 
 // ---- Making communicators ------------------------------------------------------------------------------------------
@@ -77,15 +79,24 @@ int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *made, MPI_Request *request)
     return result_of(treatment, result, comm);
 }
 
+static int freed(int treatment, int (*next)(MPI_Comm *), MPI_Comm *comm)
+{
+    const MPI_Comm given = *comm;
+    struct comm *known = comm_gone(given);
+    int result = treatment == PLAY ? PMPI_Comm_free(comm) : next(comm);
+    if (result == MPI_SUCCESS)
+        free(known);
+    else
+        comm_kept(given, known);
+    return result_of(treatment, result, MPI_COMM_WORLD);
+}
+
 int MPI_Comm_free(MPI_Comm *comm)
 {
     ENTER(Comm_free);
     PASSED(Comm_free, (comm));
     COMPARE(Comm_free, comm_of(*comm)->number);
-    MPI_Comm freed = *comm;
-    int result = treatment == PLAY ? PMPI_Comm_free(comm) : NEXT(Comm_free)(comm);
-    comm_gone(freed);
-    return result_of(treatment, result, MPI_COMM_WORLD);
+    return freed(treatment, NEXT(Comm_free), comm);
 }
 
 int MPI_Comm_disconnect(MPI_Comm *comm)
@@ -93,10 +104,7 @@ int MPI_Comm_disconnect(MPI_Comm *comm)
     ENTER(Comm_disconnect);
     PASSED(Comm_disconnect, (comm));
     COMPARE(Comm_disconnect, comm_of(*comm)->number);
-    MPI_Comm freed = *comm;
-    int result = treatment == PLAY ? PMPI_Comm_free(comm) : NEXT(Comm_disconnect)(comm);
-    comm_gone(freed);
-    return result_of(treatment, result, MPI_COMM_WORLD);
+    return freed(treatment, NEXT(Comm_disconnect), comm);
 }
 
 // ---- What a communicator is: known, so that nothing is recorded ----------------------------------------------------

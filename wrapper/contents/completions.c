@@ -14,6 +14,8 @@ struct given {
     // What the program gave.
     MPI_Request *requests;
     MPI_Status *wanted;
+    // What is known of them; claimed while the call is at them.
+    struct request *few_known[FEW], **known;
     // Of the requests that are looked at.
     int64_t sum;
 };
@@ -32,18 +34,26 @@ static void look(struct given *given, int count, MPI_Request *requests, MPI_Stat
     given->requests = requests;
     given->wanted = wants_none ? NULL : statuses;
     given->bits = room(given->few_bits, count, sizeof *given->bits);
+    given->known = room(given->few_known, count, sizeof *given->known);
     given->own = wants_none ? room(given->few_statuses, count, sizeof *given->own) : NULL;
     given->statuses = wants_none ? given->own : statuses;
     given->sum = 0;
     for (int i = 0; i < count; i++) {
         given->bits[i] = BITS(requests[i]);
-        const struct request *known = request_of(given->bits[i]);
+        struct request *known = given->known[i] = request_of(given->bits[i]);
+        if (known)
+            known->is_claimed = 1;
         given->sum = (given->sum * 31 + (known ? known->number + 2 : requests[i] != MPI_REQUEST_NULL)) & 0xffffff;
     }
 }
 
 static void looked(struct given *given)
 {
+    for (int i = 0; i < given->count; i++)
+        if (given->known[i])
+            given->known[i]->is_claimed = 0;
+    if (given->known != given->few_known)
+        free(given->known);
     if (given->bits != given->few_bits)
         free(given->bits);
     if (given->own && given->own != given->few_statuses)
@@ -78,7 +88,7 @@ static void deliver(int treatment, struct request *request, const MPI_Status *st
 static void complete(int treatment, struct given *given, int index, int at, int result)
 {
     const uint64_t bits = given->bits[index];
-    struct request *request = request_of(bits);
+    struct request *request = given->known[index];
     const MPI_Status *status = &given->statuses[at];
     int error = result == MPI_ERR_IN_STATUS ? status->MPI_ERROR : result, class = MPI_SUCCESS;
     if (treatment == RECORD && error == MPI_ERR_PENDING)
@@ -95,7 +105,8 @@ static void complete(int treatment, struct given *given, int index, int at, int 
     }
     MPI_Request null = MPI_REQUEST_NULL;
     if (bits != BITS(null))
-        request_gone(treatment, bits, &given->requests[index]);
+        request_gone(treatment, bits, request, &given->requests[index]);
+    given->known[index] = NULL;
 }
 
 static void put_statuses(struct given *given, int count)
@@ -289,7 +300,7 @@ int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status)
     dmc_call(CALL_Request_get_status, compared, 1, 0, 0);
     *flag = (int)out(*flag);
     if (*flag) {
-        deliver(treatment, request_of(given.bits[0]), given.statuses, result == MPI_SUCCESS);
+        deliver(treatment, given.known[0], given.statuses, result == MPI_SUCCESS);
         put_statuses(&given, 1);
     }
     return end(treatment, &given, result);
@@ -347,12 +358,15 @@ int MPI_Request_free(MPI_Request *request)
     ENTER(Request_free);
     PASSED(Request_free, (request));
     const uint64_t bits = BITS(*request);
-    const struct request *known = request_of(bits);
+    struct request *known = request_of(bits);
     COMPARE(Request_free, request_number(*request));
     if (treatment == RECORD && known && known->is_active && known->operation != SENDS)
         dmc_refuse(CALL_Request_free, "it frees the request of a receive that goes on");
+    // As soon as it is free its handle may be another's.
+    if (known)
+        known->is_claimed = 1;
     int result = MAKE(Request_free, (request));
-    request_gone(treatment, bits, request);
+    request_gone(treatment, bits, known, request);
     return result_of(treatment, result, MPI_COMM_WORLD);
 }
 

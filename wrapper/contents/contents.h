@@ -52,6 +52,8 @@ enum call {
 // How a call is treated: as if we were not there; recorded; answered from the record.
 enum treatment { PASS, RECORD, PLAY };
 
+void dmc_thread(uint64_t name);
+int64_t dmc_thread_bits(void);
 int dmc_begin_rank(const char *library, int rank, int size, int level);
 void dmc_call(unsigned call, const int64_t *compared, int count, int has_sum, uint32_t sum);
 void dmc_no(unsigned call, const int64_t *compared, int count);
@@ -80,6 +82,8 @@ void *next_of(const char *name);
 void suspend(void);
 void resume(void);
 int is_playing(void);
+// Threads may call at the same time.
+int are_threads_concurrent(void);
 // MPI_UNWEIGHTED, which in some libraries is a variable.
 const int *unweighted(void);
 
@@ -176,9 +180,13 @@ struct map {
     size_t count, room;
 };
 
+// Threads may ask at the same time.
 void *map_get(const struct map *map, uint64_t key);
 // NULL removes.
 void map_set(struct map *map, uint64_t key, void *value);
+// A number that is the same in every run: threads that call at the same time count for themselves.
+enum numbered { COMMS, REQUESTS, FILES, NUMBERED };
+int64_t next_number(enum numbered what);
 
 #define BITS(handle)                                                                                                   \
     ({                                                                                                                 \
@@ -199,7 +207,9 @@ const struct comm *comm_of(MPI_Comm comm);
 void comm_made(int treatment, MPI_Comm parent, MPI_Comm *made);
 // The same as another.
 void comm_duplicated(MPI_Comm comm, MPI_Comm duplicate);
-void comm_gone(MPI_Comm comm);
+// Before it is freed: then its handle may be another's at once. `comm_kept`: it was not freed.
+struct comm *comm_gone(MPI_Comm comm);
+void comm_kept(MPI_Comm comm, struct comm *known);
 // In a playing rank a group of this process alone stands for each.
 void group_made(int treatment, MPI_Group *made);
 void world_is(int treatment, int rank, int size);
@@ -214,6 +224,8 @@ struct request {
     int64_t number;
     enum operation operation;
     int is_persistent, is_active, is_delivered;
+    // A call is at it that may complete it: as soon as it is complete, its handle may be another's.
+    int is_claimed;
     // Into which it puts something; of a persistent send, from which.
     struct data data;
     int dest, tag;
@@ -227,7 +239,8 @@ struct request *request_of(uint64_t bits);
 struct request *request_made(int treatment, enum operation operation, struct data *data, MPI_Request *made);
 // The same of one that brings nothing in, or has done so.
 MPI_Request idle_request(void);
-void request_gone(int treatment, uint64_t bits, MPI_Request *handle);
+// `known`: what was known of it before the call.
+void request_gone(int treatment, uint64_t bits, struct request *known, MPI_Request *handle);
 int64_t request_number(MPI_Request request);
 MPI_Message message_made(void);
 void message_gone(MPI_Message message);

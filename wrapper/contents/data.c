@@ -1,4 +1,5 @@
 // Data of messages, as the bytes that are sent: of derived datatypes, packed.
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +24,7 @@ static int is_named(MPI_Datatype type)
 static struct type_facts facts_of(MPI_Datatype type)
 {
     // Predefined types are never gone: what is known of them stays true.
-    static struct {
+    static __thread struct {
         uint64_t bits;
         struct type_facts facts;
     } cache[CACHED];
@@ -91,18 +92,32 @@ void drop(struct data *data)
     *data = (struct data){0};
 }
 
+struct scratch {
+    MPI_Count room;
+    char bytes[];
+};
+
+static pthread_key_t scratch_key;
+
+static void make_key(void)
+{
+    if (pthread_key_create(&scratch_key, free) != 0)
+        abort();
+}
+
+// Of each thread, until it ends.
 static char *scratch(MPI_Count bytes)
 {
-    static char *memory;
-    static MPI_Count room;
-    if (bytes > room) {
-        char *larger = realloc(memory, (size_t)bytes);
-        if (!larger)
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_key);
+    struct scratch *memory = pthread_getspecific(scratch_key);
+    if (!memory || bytes > memory->room) {
+        memory = realloc(memory, sizeof *memory + (size_t)bytes);
+        if (!memory || pthread_setspecific(scratch_key, memory) != 0)
             abort();
-        memory = larger;
-        room = bytes;
+        memory->room = bytes;
     }
-    return memory;
+    return memory->bytes;
 }
 
 static MPI_Count least(MPI_Count a, MPI_Count b)

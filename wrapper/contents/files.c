@@ -15,7 +15,6 @@ struct file {
 };
 
 static struct map files;
-static int64_t file_count;
 
 static int64_t number_of(MPI_File file)
 {
@@ -47,7 +46,7 @@ static void know_file(MPI_File file)
     struct file *known = calloc(1, sizeof *known);
     if (!known)
         abort();
-    known->number = file_count++;
+    known->number = next_number(FILES);
     map_set(&files, BITS(file), known);
 }
 
@@ -58,13 +57,11 @@ static void forget_begun(struct file *file)
     drop(&file->begun);
 }
 
-static void forget_file(MPI_File file)
+static void forget_file(struct file *known)
 {
-    struct file *known = map_get(&files, BITS(file));
     if (!known)
         return;
     forget_begun(known);
-    map_set(&files, BITS(file), NULL);
     free(known);
 }
 
@@ -99,13 +96,16 @@ int MPI_File_close(MPI_File *file)
     PASSED(File_close, (file));
     const MPI_File closed = *file;
     COMPARE(File_close, number_of(closed));
+    // As soon as it is closed its handle may be another's.
+    struct file *known = map_get(&files, BITS(closed));
+    map_set(&files, BITS(closed), NULL);
     int result = MAKE(File_close, (file));
     if (treatment == PLAY) {
         suspend();
         PMPI_File_close(file);
         resume();
     }
-    forget_file(closed);
+    forget_file(known);
     return file_result(treatment, result, MPI_FILE_NULL);
 }
 

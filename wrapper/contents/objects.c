@@ -1,9 +1,13 @@
 // Communicators, requests and messages, by their handles: what is known of them, and what stands for them in a rank that runs
 // alone. There each is a real object of the MPI library, so that all that is local can be done with it.
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "contents.h"
+
+// All that threads share here.
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void *room_for(size_t bytes)
 {
@@ -25,8 +29,13 @@ static size_t place_of(const struct map *map, uint64_t key)
 
 void *map_get(const struct map *map, uint64_t key)
 {
-    return map->room ? map->values[place_of(map, key)] : NULL;
+    pthread_mutex_lock(&lock);
+    void *value = map->room ? map->values[place_of(map, key)] : NULL;
+    pthread_mutex_unlock(&lock);
+    return value;
 }
+
+static void put(struct map *map, uint64_t key, void *value);
 
 static void grow(struct map *map)
 {
@@ -36,13 +45,21 @@ static void grow(struct map *map)
     larger.values = room_for(larger.room * sizeof *larger.values);
     for (size_t i = 0; i < map->room; i++)
         if (map->values[i])
-            map_set(&larger, map->keys[i], map->values[i]);
+            put(&larger, map->keys[i], map->values[i]);
     free(map->keys);
     free(map->values);
     *map = larger;
 }
 
 void map_set(struct map *map, uint64_t key, void *value)
+{
+    pthread_mutex_lock(&lock);
+    put(map, key, value);
+    pthread_mutex_unlock(&lock);
+}
+
+// Of a map that no other thread is at.
+static void put(struct map *map, uint64_t key, void *value)
 {
     if (2 * (map->count + 1) > map->room)
         grow(map);
@@ -68,10 +85,21 @@ void map_set(struct map *map, uint64_t key, void *value)
     }
 }
 
+// ---- Numbers -------------------------------------------------------------------------------------------------------
+
+int64_t next_number(enum numbered what)
+{
+    static int64_t of_rank[NUMBERED];
+    static __thread int64_t of_thread[NUMBERED];
+    if (!are_threads_concurrent())
+        return of_rank[what]++;
+    // Bits of the thread's name: 0 of the one that the process began with.
+    return dmc_thread_bits() << 32 | of_thread[what]++;
+}
+
 // ---- Communicators -------------------------------------------------------------------------------------------------
 
 static struct map comms;
-static int64_t comm_count;
 
 const struct comm *comm_of(MPI_Comm comm)
 {
@@ -85,7 +113,7 @@ static void know(MPI_Comm comm, struct comm facts)
     struct comm *known = map_get(&comms, BITS(comm));
     if (!known)
         known = room_for(sizeof *known);
-    facts.number = comm_count++;
+    facts.number = next_number(COMMS);
     *known = facts;
     map_set(&comms, BITS(comm), known);
 }
@@ -95,6 +123,16 @@ void world_is(int treatment, int rank, int size)
     (void)treatment;
     know(MPI_COMM_WORLD, (struct comm){0, rank, size, 0, 0});
     know(MPI_COMM_SELF, (struct comm){0, 0, 1, 0, 0});
+}
+
+// One thread at a time: Open MPI lets those that make communicators wait for each other.
+static int split(MPI_Comm parent, MPI_Comm *made)
+{
+    static pthread_mutex_t splits = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&splits);
+    int result = PMPI_Comm_split(parent, 0, 0, made);
+    pthread_mutex_unlock(&splits);
+    return result;
 }
 
 void comm_made(int treatment, MPI_Comm parent, MPI_Comm *made)
@@ -117,7 +155,7 @@ void comm_made(int treatment, MPI_Comm parent, MPI_Comm *made)
     }
     // One that only this process is in, with the parent's error handler.
     if (treatment == PLAY && *made == MPI_COMM_NULL)
-        PMPI_Comm_split(parent, 0, 0, made);
+        split(parent, made);
     know(*made, (struct comm){0, (int)outs[1], (int)outs[2], (int)outs[3], (int)outs[4]});
 }
 
@@ -126,16 +164,22 @@ void comm_duplicated(MPI_Comm comm, MPI_Comm duplicate)
     know(duplicate, *comm_of(comm));
 }
 
-void comm_gone(MPI_Comm comm)
+struct comm *comm_gone(MPI_Comm comm)
 {
-    free(map_get(&comms, BITS(comm)));
+    struct comm *known = map_get(&comms, BITS(comm));
     map_set(&comms, BITS(comm), NULL);
+    return known;
+}
+
+void comm_kept(MPI_Comm comm, struct comm *known)
+{
+    if (known)
+        map_set(&comms, BITS(comm), known);
 }
 
 // ---- Requests ------------------------------------------------------------------------------------------------------
 
 static struct map requests;
-static int64_t request_count;
 
 struct pool {
     uint64_t *handles;
@@ -144,6 +188,7 @@ struct pool {
 
 static void put_back(struct pool *pool, uint64_t handle)
 {
+    pthread_mutex_lock(&lock);
     if (pool->count == pool->room) {
         pool->room = pool->room ? 2 * pool->room : 64;
         pool->handles = realloc(pool->handles, pool->room * sizeof *pool->handles);
@@ -151,6 +196,18 @@ static void put_back(struct pool *pool, uint64_t handle)
             abort();
     }
     pool->handles[pool->count++] = handle;
+    pthread_mutex_unlock(&lock);
+}
+
+// Whether there was one.
+static int take_out(struct pool *pool, void *handle, size_t bytes)
+{
+    pthread_mutex_lock(&lock);
+    const int is_there = pool->count > 0;
+    if (is_there)
+        memcpy(handle, &pool->handles[--pool->count], bytes);
+    pthread_mutex_unlock(&lock);
+    return is_there;
 }
 
 static struct pool free_requests, free_messages;
@@ -159,10 +216,8 @@ static struct pool free_requests, free_messages;
 MPI_Request idle_request(void)
 {
     MPI_Request request = MPI_REQUEST_NULL;
-    if (free_requests.count) {
-        memcpy(&request, &free_requests.handles[--free_requests.count], sizeof request);
+    if (take_out(&free_requests, &request, sizeof request))
         return request;
-    }
     PMPI_Send_init(NULL, 0, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_SELF, &request);
     return request;
 }
@@ -190,11 +245,11 @@ struct request *request_made(int treatment, enum operation operation, struct dat
     if (treatment == PLAY)
         *made = idle_request();
     struct request *known = map_get(&requests, BITS(*made));
-    if (known)
+    if (known && !known->is_claimed)
         forget(known);
     else
         known = room_for(sizeof *known);
-    *known = (struct request){.number = request_count++, .operation = operation, .is_active = 1, .data = *data};
+    *known = (struct request){.number = next_number(REQUESTS), .operation = operation, .is_active = 1, .data = *data};
     for (int i = 0; i < data->count; i++)
         segments_of(&known->data)[i].type = kept_type(segments_of(&known->data)[i].type);
     *data = (struct data){0};
@@ -202,13 +257,13 @@ struct request *request_made(int treatment, enum operation operation, struct dat
     return known;
 }
 
-void request_gone(int treatment, uint64_t bits, MPI_Request *handle)
+void request_gone(int treatment, uint64_t bits, struct request *known, MPI_Request *handle)
 {
-    struct request *request = map_get(&requests, bits);
-    if (request) {
-        map_set(&requests, bits, NULL);
-        forget(request);
-        free(request);
+    if (known) {
+        if (map_get(&requests, bits) == known)
+            map_set(&requests, bits, NULL);
+        forget(known);
+        free(known);
     }
     if (treatment == PLAY) {
         put_back(&free_requests, bits);
@@ -223,17 +278,18 @@ MPI_Message message_made(void)
 {
     static MPI_Comm comm;
     static int has_comm;
+    static pthread_mutex_t makes = PTHREAD_MUTEX_INITIALIZER;
     MPI_Message message = MPI_MESSAGE_NULL;
     MPI_Request sent;
-    if (free_messages.count) {
-        memcpy(&message, &free_messages.handles[--free_messages.count], sizeof message);
+    if (take_out(&free_messages, &message, sizeof message))
         return message;
-    }
+    pthread_mutex_lock(&makes);
     if (!has_comm)
-        has_comm = PMPI_Comm_split(MPI_COMM_SELF, 0, 0, &comm) == MPI_SUCCESS;
+        has_comm = split(MPI_COMM_SELF, &comm) == MPI_SUCCESS;
     PMPI_Isend(NULL, 0, MPI_BYTE, 0, 0, comm, &sent);
     PMPI_Mprobe(0, 0, comm, &message, MPI_STATUS_IGNORE);
     PMPI_Request_free(&sent);
+    pthread_mutex_unlock(&makes);
     return message;
 }
 

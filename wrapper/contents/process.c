@@ -70,21 +70,39 @@ void *next_of(const char *name)
 
 static int mode = PASS;
 static pthread_t owner;
-// Calls come from all threads, one at a time: they are one sequence.
-static int is_serialized;
-static uintptr_t in_call;
+// All threads may call: one at a time, so that their calls are one sequence, or at the same time.
+static int is_shared, is_multiple;
 static int has_second_thread;
+// Of each thread.
+static __thread uintptr_t in_call;
+static __thread int is_suspended, is_known;
 
 int is_playing(void)
 {
     return mode == PLAY;
 }
 
+int are_threads_concurrent(void)
+{
+    return is_multiple;
+}
+
+// The other wrapper gives threads names.
+static void know_thread(void)
+{
+    if (is_known)
+        return;
+    is_known = 1;
+    uint64_t (*name)(void) = (uint64_t(*)(void))dlsym(RTLD_DEFAULT, "dmscope_thread_name");
+    dmc_thread(name ? name() : 0);
+}
+
 int enter(unsigned call, uintptr_t stack)
 {
-    if (__builtin_expect(mode == PASS, 1))
+    if (__builtin_expect(mode == PASS || is_suspended, 1))
         return PASS;
-    if (!is_serialized && !pthread_equal(pthread_self(), owner)) {
+    know_thread();
+    if (!is_shared && !pthread_equal(pthread_self(), owner)) {
         // Another thread. What it gets has no place in the record: that ends with the owner's next call.
         if (mode == PLAY)
             dmc_second_thread(call);
@@ -92,7 +110,7 @@ int enter(unsigned call, uintptr_t stack)
         return PASS;
     }
     if (__builtin_expect(__atomic_load_n(&has_second_thread, __ATOMIC_ACQUIRE), 0)) {
-        dmc_refuse(call, "by several threads at once, whose order is not recorded");
+        dmc_refuse(call, "by several threads, though it asked for a thread level at which one calls");
         mode = PASS;
         return PASS;
     }
@@ -112,17 +130,14 @@ void leave(void)
     in_call = 0;
 }
 
-static int suspended;
-
 void suspend(void)
 {
-    suspended = mode;
-    mode = PASS;
+    is_suspended = 1;
 }
 
 void resume(void)
 {
-    mode = suspended;
+    is_suspended = 0;
 }
 
 void rank_begins(int result, int level)
@@ -138,9 +153,11 @@ void rank_begins(int result, int level)
     PMPI_Comm_get_parent(&parent);
     if (parent != MPI_COMM_NULL)
         return;
-    mode = dmc_begin_rank(library, rank, size, level);
+    know_thread();
     owner = pthread_self();
-    is_serialized = level == MPI_THREAD_SERIALIZED;
+    is_shared = level >= MPI_THREAD_SERIALIZED;
+    is_multiple = level == MPI_THREAD_MULTIPLE;
+    mode = dmc_begin_rank(library, rank, size, level);
 }
 
 static int begins(int result, int *provided)

@@ -3,6 +3,7 @@
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use replay::shared_page::PageState;
 use replay::{Answer, AskedFor, Due, ReceiveEnd};
@@ -15,6 +16,10 @@ use crate::{clocks, early_clocks, node, plain_calls, thread, threads};
 const DUE_ANYTHING: c_int = 0;
 const DUE_NO: c_int = 1;
 const DUE_YES: c_int = 2;
+/// Not for the shim.
+const DUE_NO_IN_VAIN: c_int = 3;
+/// So long the answer takes then.
+const POLL_IN_VAIN: Duration = Duration::from_millis(1);
 /// Of a source or an index: none.
 const NONE: c_int = -1;
 /// Of a source: the receive was cancelled.
@@ -149,6 +154,14 @@ extern "C" fn leave_rank() -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn dms_due(asked: u8, requests: c_int, value: *mut c_int) -> c_int {
     let (due, number) = with((DUE_ANYTHING, NONE), |rank| due(rank, asked, requests));
+    let due = match due {
+        DUE_NO_IN_VAIN => {
+            // Others must go on first.
+            std::thread::sleep(POLL_IN_VAIN);
+            DUE_NO
+        }
+        due => due,
+    };
     // SAFETY: the caller's promise.
     unsafe { *value = number };
     due
@@ -162,6 +175,10 @@ fn due(rank: &mut ThisRank, asked: u8, requests: c_int) -> (c_int, c_int) {
     let answer = match player.due(asked, requests.try_into().unwrap_or(0)) {
         Ok(Due::Answer(answer)) => answer,
         Ok(Due::Anything) => return (DUE_ANYTHING, NONE),
+        Ok(Due::NoInVain) => {
+            rank.does_not_count();
+            return (DUE_NO_IN_VAIN, NONE);
+        }
         Err(divergence) => {
             rank.diverge(&divergence.to_string());
             return (DUE_ANYTHING, NONE);
@@ -401,6 +418,12 @@ extern "C" fn dms_due_of(request: u64) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn dms_thread_name(caller: usize) -> u64 {
     catch_unwind(|| threads::name_new(caller)).unwrap_or(0)
+}
+
+/// This thread's name; 0: none.
+#[unsafe(no_mangle)]
+extern "C" fn dms_own_thread_name() -> u64 {
+    thread::name()
 }
 
 /// A thread begins that has this name.

@@ -88,6 +88,8 @@ impl Player {
     }
 
     pub(crate) fn end(&mut self) -> Result<(), Divergence> {
-        self.played.playback.end()
+        let result = self.played.playback.end();
+        self.page().answers.store(self.played.playback.played(), Ordering::Relaxed);
+        result
     }
 }

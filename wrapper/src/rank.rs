@@ -68,7 +68,7 @@ static FOR_OTHERS: OnceLock<RankForOthers> = OnceLock::new();
 static HAS_THREADS: AtomicBool = AtomicBool::new(false);
 /// Levels of [`SharedPage::thread_level`].
 pub(crate) const SERIALIZED: u32 = 2;
-const MULTIPLE: u32 = 3;
+pub(crate) const MULTIPLE: u32 = 3;
 
 /// What other threads must know of the rank.
 struct RankForOthers {
@@ -401,10 +401,15 @@ impl ThisRank {
     pub(crate) fn must_come_later(&mut self) -> bool {
         let must = matches!(&self.work, RankWork::Replay(player) if player.turn() == TurnDue::Later);
         if must {
-            let calls = &self.page().calls;
-            calls.store(calls.load(Ordering::Relaxed).wrapping_sub(1), Ordering::Relaxed);
+            self.does_not_count();
         }
         must
+    }
+
+    /// The call that has begun is none by which the rank goes on.
+    pub(crate) fn does_not_count(&self) {
+        let calls = &self.page().calls;
+        calls.store(calls.load(Ordering::Relaxed).wrapping_sub(1), Ordering::Relaxed);
     }
 
     /// The request that stands for a persistent receive.

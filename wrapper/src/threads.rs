@@ -14,7 +14,7 @@ static CALLERS: Mutex<Callers> = Mutex::new(Callers::new());
 /// The process begins, with this thread.
 pub(crate) fn process_begins() {
     let is_wished = |wish: mode::Wish| wish.action != WishedAction::Deterministic;
-    if mode::wish().is_some_and(is_wished) {
+    if mode::wish().is_some_and(is_wished) || mode::clocks_alone().is_some() {
         thread::first_begins();
         ARE_NAMED.store(true, Ordering::Release);
         // SAFETY: a handler that only stores numbers.

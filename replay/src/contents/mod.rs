@@ -17,12 +17,14 @@
 //! | 6 the rank has ended well | |
 //! | 7 the rest is not recorded | number of the call because of which, length, why |
 //!
-//! All numbers are of variable length; those with a sign are folded.
+//! All numbers are of variable length; those with a sign are folded. Of threads that call at the same time, each has items of its own, in [frames](FrameWriter).
 
 mod reader;
+mod threads;
 mod writer;
 
 pub use reader::{CallContents, ContentReader, ContentStop};
+pub use threads::{FRAMES, FrameOrder, FrameSplitter, FrameWriter};
 pub use writer::ContentWriter;
 
 /// In what a rank says where it sends other data than it did.

@@ -107,6 +107,36 @@ impl ContentReader {
         self.other_data
     }
 
+    /// How many bytes were read.
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Polls that answered no are passed over: how often a thread polls while others go on is chance.
+    ///
+    /// # Errors
+    /// The record is cut within one.
+    pub fn pass_polls(&mut self, record: &[u8]) -> Result<(), ContentStop> {
+        loop {
+            self.take_again(record)?;
+            self.poll = None;
+            let mut rest = self.rest(record);
+            match rest.first() {
+                Some(&NO) => {
+                    byte(&mut rest)?;
+                    self.poll = Some((named(&mut rest)?, 0));
+                    self.read(record, rest);
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Whether a poll has still to answer no, without that anything is read.
+    pub fn has_polls(&self) -> bool {
+        self.poll.as_ref().is_some_and(|(_, again)| *again > 0)
+    }
+
     fn rest<'a>(&self, record: &'a [u8]) -> &'a [u8] {
         &record[self.at.min(record.len())..]
     }

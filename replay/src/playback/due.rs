@@ -7,6 +7,8 @@ use crate::answer::Answer;
 pub enum Due {
     /// This.
     Answer(Answer),
+    /// No, though the record has something else here: how often a thread polls before others let it go on is chance.
+    NoInVain,
     /// Anything: the record has ended.
     Anything,
 }

@@ -57,9 +57,10 @@ struct ClocksBeside {
 /// More receives are never open at once: what a record claims is not believed.
 const MOST_OPEN: usize = 1 << 24;
 
-/// What each thread gets of a record that has been read once.
-fn by_thread(bytes: &[u8], threads: usize) -> Result<Vec<Vec<u8>>, BadRecord> {
+/// What each thread gets of a record that has been read once, and from where in the first one's polls are apart.
+fn by_thread(bytes: &[u8], threads: usize) -> Result<(Vec<Vec<u8>>, Option<usize>), BadRecord> {
     let mut rows = vec![Vec::new(); threads];
+    let mut apart_from = None;
     // The last position of the rank, and of each thread: each entry says how far it is behind the rank's.
     let (mut position, mut positions) = (0_u64, vec![0_u64; threads]);
     let (mut thread, mut rest) = (0, bytes);
@@ -76,11 +77,12 @@ fn by_thread(bytes: &[u8], threads: usize) -> Result<Vec<Vec<u8>>, BadRecord> {
                 let last = std::mem::replace(&mut positions[thread], position);
                 RecordEntry::Position(position - last).write(row);
             }
+            RecordEntry::Mark(Mark::PollsApart) => apart_from = Some(rows[0].len()),
             _ if is_played(&entry) => row.extend_from_slice(&before[..before.len() - rest.len()]),
             _ => {}
         }
     }
-    Ok(rows)
+    Ok((rows, apart_from))
 }
 
 impl Playback {
@@ -114,6 +116,7 @@ impl Playback {
                 }
                 RecordEntry::Mark(Mark::End) => marks.is_whole = true,
                 RecordEntry::Mark(Mark::Threads) => marks.has_threads = true,
+                RecordEntry::Mark(Mark::PollsApart) => {}
                 RecordEntry::Mark(Mark::ByProbes) if is_first => marks.is_by_probes = true,
                 RecordEntry::Mark(Mark::ByProbes) => return Err(BadRecord),
                 RecordEntry::Polls(polls) => answers = answers.saturating_add(polls),
@@ -140,8 +143,14 @@ impl Playback {
                 }
             }
         }
-        let rows = if names.is_empty() { vec![bytes] } else { by_thread(&bytes, names.len() + 1)? };
+        let (rows, apart_from) =
+            if names.is_empty() { (vec![bytes], None) } else { by_thread(&bytes, names.len() + 1)? };
         let mut rows: Vec<ThreadRow> = rows.into_iter().map(|bytes| ThreadRow::new(bytes, marks)).collect();
+        if let Some(from) = apart_from {
+            rows.iter_mut()
+                .enumerate()
+                .for_each(|(index, row)| row.set_polls_apart(if index == 0 { from } else { 0 }));
+        }
         if let Some(last) = rows.get_mut(thread) {
             last.set_last_polls(polls);
         }
@@ -330,8 +339,8 @@ impl Playback {
     ///
     /// # Errors
     /// It goes on in the record.
-    pub fn end(&self) -> Result<(), Divergence> {
-        self.rows.iter().try_for_each(ThreadRow::end)?;
+    pub fn end(&mut self) -> Result<(), Divergence> {
+        self.rows.iter_mut().try_for_each(ThreadRow::end)?;
         if self.turns.is_over() || self.rows[0].is_left() { Ok(()) } else { Err(Divergence::EndsEarly) }
     }
 }

@@ -37,6 +37,10 @@ pub(super) struct ThreadRow {
     calls: u64,
     /// The last position.
     position: u64,
+    /// From this byte on polls that answer no are in no check, and may be more or fewer.
+    apart_from: Option<usize>,
+    /// Those that are still to answer no are.
+    are_apart: bool,
     /// Where the record is left.
     pub cut: Option<RankCut>,
 }
@@ -50,6 +54,16 @@ impl ThreadRow {
     /// So many polls answered no after its last entry.
     pub(super) fn set_last_polls(&mut self, polls: u64) {
         self.last_polls = polls;
+    }
+
+    /// From this byte on there are several threads.
+    pub(super) fn set_polls_apart(&mut self, from: usize) {
+        self.apart_from = Some(from);
+    }
+
+    /// Whether polls that come next may be more or fewer than there were.
+    fn is_apart(&self) -> bool {
+        self.apart_from.is_some_and(|from| self.at >= from)
     }
 
     /// Whether the call that has begun last, or the next one, is played no more.
@@ -100,13 +114,23 @@ impl ThreadRow {
         if self.is_left() {
             return Ok(Due::Anything);
         }
-        if self.polls == 0 {
+        if self.are_apart && !asked.is_poll() {
+            self.pass_polls();
+        }
+        while self.polls == 0 {
+            let (before, is_apart) = (self.at, self.is_apart());
             match self.next() {
                 Some(RecordEntry::Answer(answer, check)) => {
+                    if is_apart && asked.is_poll() && !(asked.fits(&answer) && check == self.check.byte()) {
+                        self.at = before;
+                        return Ok(self.no_in_vain());
+                    }
                     return self.answer(asked, answer, check, requests);
                 }
-                Some(RecordEntry::Polls(polls)) => self.polls = polls,
+                Some(RecordEntry::Polls(polls)) if is_apart && !asked.is_poll() => self.played += polls,
+                Some(RecordEntry::Polls(polls)) => (self.polls, self.are_apart) = (polls, is_apart),
                 Some(RecordEntry::Clock { .. }) => return Err(Divergence::NoClockRead { asked }),
+                _ if self.marks.is_whole && is_apart && asked.is_poll() => return Ok(self.no_in_vain()),
                 _ if self.marks.is_whole => return Err(Divergence::BehindTheEnd),
                 _ if self.last_polls == 0 => return Ok(Due::Anything),
                 _ => self.polls = std::mem::take(&mut self.last_polls),
@@ -117,11 +141,21 @@ impl ThreadRow {
         }
         self.polls -= 1;
         self.played += 1;
-        if self.marks.is_by_probes {
+        if self.marks.is_by_probes || self.are_apart {
             // Which poll it was, the record does not know.
             self.check = self.check_before;
         }
         Ok(Due::Answer(Answer::No))
+    }
+
+    /// The thread goes on before it has polled as often as it did.
+    fn pass_polls(&mut self) {
+        self.played += std::mem::take(&mut self.polls);
+    }
+
+    fn no_in_vain(&mut self) -> Due {
+        self.check = self.check_before;
+        Due::NoInVain
     }
 
     /// The program reads a clock: by how much it went on since it was read last. None: the record has ended.
@@ -166,13 +200,18 @@ impl ThreadRow {
         if self.is_left() {
             return Ok(None);
         }
-        if self.polls > 0 {
+        if self.polls > 0 && !self.are_apart {
             return Err(Divergence::OtherCalls);
         }
+        self.pass_polls();
         while let Some(mut rest) = self.bytes.get(self.at..).filter(|rest| !rest.is_empty()) {
             // It was read before.
             let Ok(entry) = RecordEntry::take(&mut rest) else { break };
-            if is_played(&entry) {
+            if let RecordEntry::Polls(polls) = entry
+                && self.is_apart()
+            {
+                self.played += polls;
+            } else if is_played(&entry) {
                 return Err(Divergence::OtherCalls);
             }
             self.at = self.bytes.len() - rest.len();
@@ -225,19 +264,37 @@ impl ThreadRow {
     /// Whether all was played.
     pub(super) fn is_over(&self) -> bool {
         let mut rest = self.bytes.get(self.at..).unwrap_or_default();
-        let mut is_answer = self.polls > 0 || self.last_polls > 0;
+        let mut is_answer = self.polls > 0 && !self.are_apart || self.last_polls > 0 && !self.is_apart();
         while !is_answer && !rest.is_empty() {
-            is_answer = RecordEntry::take(&mut rest).is_ok_and(|entry| is_played(&entry));
+            let at = self.bytes.len() - rest.len();
+            let is_passed = |entry: &RecordEntry| {
+                matches!(entry, RecordEntry::Polls(_)) && self.apart_from.is_some_and(|from| at >= from)
+            };
+            is_answer =
+                RecordEntry::take(&mut rest).is_ok_and(|entry| is_played(&entry) && !is_passed(&entry));
         }
         !is_answer
     }
 
-    /// Whether the thread may end here.
+    /// The rank ends.
     ///
     /// # Errors
-    /// It goes on in the record.
-    pub(super) fn end(&self) -> Result<(), Divergence> {
-        if self.is_over() || self.is_left() { Ok(()) } else { Err(Divergence::EndsEarly) }
+    /// The thread goes on in the record.
+    pub(super) fn end(&mut self) -> Result<(), Divergence> {
+        if self.is_left() {
+            return Ok(());
+        }
+        if !self.is_over() {
+            return Err(Divergence::EndsEarly);
+        }
+        self.pass_polls();
+        while let Some(entry) = self.next() {
+            if let RecordEntry::Polls(polls) = entry {
+                self.played += polls;
+            }
+        }
+        self.played += std::mem::take(&mut self.last_polls);
+        Ok(())
     }
 }
 

@@ -9,9 +9,11 @@
 // The case `serialized` asks for MPI_THREAD_SERIALIZED: threads call one at a time, and chance decides which does. The case `crash` is an
 // abort if thread 1 of rank 0 gets its first two messages of a round from the last rank. In the case `locked` threads call one at a time
 // too, behind a lock of their own that MPI does not know of: who gets it first is not recorded. In the case `tagged` each thread has a tag of
-// its own, so that none competes with another. With --c11 1 threads are those of C11.
+// its own, so that none competes with another. In the case `told` all threads but the first poll in vain until that tells them by a variable
+// that it is done. With --c11 1 threads are those of C11.
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <threads.h>
@@ -477,6 +479,33 @@ static void *work_tagged(void *given)
     return NULL;
 }
 
+// How often the others poll is chance, and so is which polls come after the last message.
+static void *work_told(void *given)
+{
+    static atomic_int is_over;
+    struct worker *worker = given;
+    if (worker->number == 0) {
+        for (int round = 0; round < rounds; round++) {
+            send_all(worker);
+            by_recv(worker);
+            finish_sends(worker);
+        }
+        atomic_store(&is_over, 1);
+        return NULL;
+    }
+    while (!atomic_load(&is_over)) {
+        int flag;
+        MPI_Iprobe(MPI_ANY_SOURCE, 99, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+        idle(worker);
+    }
+    const struct content out = {rank, worker->number, 0, {0}};
+    MPI_Status status;
+    MPI_Sendrecv(&out, sizeof out, MPI_BYTE, (rank + 1) % ranks, 7, &worker->taken, sizeof worker->taken, MPI_BYTE,
+                 MPI_ANY_SOURCE, 7, worker->own, &status);
+    got(worker, &worker->taken, &status);
+    return NULL;
+}
+
 static void *work(void *given)
 {
     struct worker *worker = given;
@@ -595,6 +624,7 @@ int main(int argc, char **argv)
     void *(*begin)(void *) = is_serialized              ? work_alone
                              : !strcmp(wanted, "locked") ? work_locked
                              : !strcmp(wanted, "tagged") ? work_tagged
+                             : !strcmp(wanted, "told")   ? work_told
                                                          : work;
     for (int i = 1; i < threads; i++)
         begin_worker(&workers[i], begin);

@@ -138,7 +138,7 @@ impl Consumer for GatheringRanks {
 /// # Errors
 /// The file is no tape, or cannot be read; there is no room for what the ranks got.
 pub(super) fn read_ranks(tape: &Path, ranks: &[u32], say: &mut dyn FnMut(&str)) -> Result<Vec<AloneJob>> {
-    let jobs = ranks.iter().map(|rank| Ok((*rank, AloneJob::of_rank(*rank)?))).collect::<Result<_>>()?;
+    let jobs = ranks.iter().map(|rank| (*rank, AloneJob::of_rank(*rank))).collect();
     let mut gathering = GatheringRanks { jobs, damage: Vec::new() };
     read_tape(tape, &mut gathering)?;
     gathering.damage.iter().for_each(|message| say(message));

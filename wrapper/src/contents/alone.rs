@@ -6,19 +6,24 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
-use replay::contents::{ContentReader, ContentStop};
+use replay::contents::{ContentReader, ContentStop, FrameOrder};
 use replay::shared_page::{PageState, PageText, SharedPage, count_one};
 
 use super::call_names::{call_name, call_text, difference};
 use super::ring::map;
 use crate::mapped_file::RankMapping;
 use crate::refusal::say;
+use crate::thread;
 
 /// What dmscope has put down: lines of a word and a value.
 pub(super) struct AloneWish {
     pub rank: u32,
-    record: PathBuf,
+    /// Names of threads that may call at the same time, and where the record of each is; else one for all, and the name does not matter.
+    records: Vec<(u64, PathBuf)>,
+    /// Whose calls came when, of several threads.
+    order: Option<PathBuf>,
     holds: bool,
     ignores_data: bool,
 }
@@ -28,19 +33,77 @@ impl AloneWish {
         let text = std::fs::read_to_string(folder.join("alone"))?;
         let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         let rank = value("rank").and_then(|rank| rank.parse().ok()).ok_or(io::ErrorKind::InvalidData)?;
-        let record = value("record").ok_or(io::ErrorKind::InvalidData)?.into();
+        let named = |line: &str| {
+            let (name, record) = line.strip_prefix("record ")?.split_once(' ')?;
+            Some((name.parse().ok()?, record.into()))
+        };
+        let records: Vec<(u64, PathBuf)> = text.lines().filter_map(named).collect();
+        if records.is_empty() {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
         let is_set = |name| value(name).is_some();
-        Ok(Self { rank, record, holds: is_set("hold"), ignores_data: is_set("ignore-data") })
+        let order = value("order").map(PathBuf::from);
+        Ok(Self { rank, records, order, holds: is_set("hold"), ignores_data: is_set("ignore-data") })
     }
 }
 
 pub(super) struct AloneRank {
     page: RankMapping,
+    /// By place; one for all if there is no order.
+    threads: Vec<AloneThread>,
+    /// Whose calls come when, if threads may call at the same time.
+    order: Option<FrameOrder>,
+    /// The place of the thread that acts.
+    speaker: usize,
+    ignores_data: bool,
+    holds: bool,
+}
+
+struct AloneThread {
+    name: u64,
     record: MappedRecord,
     reader: ContentReader,
     /// The call that it is in.
     call: u32,
-    holds: bool,
+    /// Its number in the kernel, once it has called.
+    kernel_id: Option<libc::pid_t>,
+    /// Nothing is recorded any more for it, and it waits for what the others still do.
+    waits_at_end: bool,
+    /// It polls more often than it did, since then.
+    polls_since: Option<Instant>,
+}
+
+impl AloneThread {
+    fn new(name: u64, record: MappedRecord, ignores_data: bool) -> Self {
+        let reader = if ignores_data { ContentReader::ignoring_data() } else { ContentReader::default() };
+        Self { name, record, reader, call: 0, kernel_id: None, waits_at_end: false, polls_since: None }
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.reader.is_at_end(self.record.bytes()) && !self.reader.has_polls()
+    }
+}
+
+/// For whom a thread waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct OthersTurn {
+    /// Places of threads, and their numbers in the kernel if they have called before.
+    pub threads: Vec<(usize, Option<libc::pid_t>)>,
+    /// Nothing is recorded any more for the one that waits.
+    pub is_at_end: bool,
+}
+
+/// So long a thread may poll where it did something else: another one may have to tell it first that it is not to poll any more.
+const POLLS_FOR: Duration = Duration::from_secs(10);
+
+/// What a poll answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PollAnswer {
+    /// The record has more of this call.
+    Recorded,
+    No,
+    /// No, though it did something else here: others must go on.
+    NoInVain,
 }
 
 /// Stays mapped until the process ends.
@@ -57,8 +120,14 @@ impl MappedRecord {
         let file = File::open(path)?;
         let len = usize::try_from(file.metadata()?.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
         // Nothing can be mapped of an empty file.
-        let start = if len == 0 { NonNull::dangling() } else { map(&file, len, libc::PROT_READ)? };
-        Ok(Self { start, len })
+        if len == 0 {
+            return Ok(Self::empty());
+        }
+        Ok(Self { start: map(&file, len, libc::PROT_READ)?, len })
+    }
+
+    fn empty() -> Self {
+        Self { start: NonNull::dangling(), len: 0 }
     }
 
     fn bytes(&self) -> &[u8] {
@@ -72,13 +141,78 @@ impl AloneRank {
         let path = folder.join(format!("rank-{}", job.rank));
         // A debugger may run the program again.
         let _ = std::fs::remove_file(&path);
+        let thread = |(name, record): &(u64, PathBuf)| {
+            Ok(AloneThread::new(*name, MappedRecord::open(record)?, job.ignores_data))
+        };
+        let order = |path: &PathBuf| {
+            FrameOrder::from_bytes(&std::fs::read(path)?)
+                .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+        };
         Ok(Self {
             page: RankMapping::create(&path, 0)?,
-            record: MappedRecord::open(&job.record)?,
-            reader: if job.ignores_data { ContentReader::ignoring_data() } else { ContentReader::default() },
-            call: 0,
+            threads: job.records.iter().map(thread).collect::<io::Result<_>>()?,
+            order: job.order.as_ref().map(order).transpose()?,
+            speaker: 0,
+            ignores_data: job.ignores_data,
             holds: job.holds,
         })
+    }
+
+    /// This thread acts from now on. None: it is its turn. `polls`: it asks whether a poll answers no.
+    pub(super) fn speak(&mut self, polls: bool) -> Option<OthersTurn> {
+        self.order.as_ref()?;
+        let name = thread::name();
+        let place = thread::place().or_else(|| self.threads.iter().position(|known| known.name == name));
+        self.speaker = place.unwrap_or(self.threads.len());
+        if place.is_none() {
+            // Nothing was recorded of it.
+            self.threads.push(AloneThread::new(name, MappedRecord::empty(), self.ignores_data));
+        }
+        thread::set_place(self.speaker);
+        let thread = &mut self.threads[self.speaker];
+        // SAFETY: a system call without arguments.
+        thread.kernel_id.get_or_insert_with(|| unsafe { libc::gettid() });
+        let (has_polls, is_at_end) = (thread.reader.has_polls(), thread.is_at_end());
+        thread.waits_at_end = is_at_end;
+        let turn = self.order.as_ref()?.turn();
+        if turn == Some(self.speaker) {
+            return None;
+        }
+        let with_id = |place: usize| (place, self.threads.get(place).and_then(|thread| thread.kernel_id));
+        if is_at_end {
+            // One of them may crash yet.
+            let may_go_on = |place: &usize| {
+                let thread = &self.threads[*place];
+                *place != self.speaker && thread.kernel_id.is_some() && !thread.waits_at_end
+            };
+            let others = (0..self.threads.len()).filter(may_go_on).chain(turn);
+            let threads: Vec<_> = others.map(with_id).collect();
+            return (!threads.is_empty()).then_some(OthersTurn { threads, is_at_end });
+        }
+        let place = turn.filter(|_| !(polls && has_polls))?;
+        Some(OthersTurn { threads: vec![with_id(place)], is_at_end })
+    }
+
+    /// A thread has ended.
+    pub(super) fn has_gone(&mut self, place: usize) {
+        if let Some(thread) = self.threads.get_mut(place) {
+            thread.kernel_id = None;
+        }
+        if let Some(order) = &mut self.order {
+            order.has_gone(place);
+        }
+    }
+
+    /// Reads for the thread that acts.
+    fn read<T>(&mut self, read: impl FnOnce(&mut ContentReader, &[u8]) -> T) -> T {
+        let AloneThread { reader, record, .. } = &mut self.threads[self.speaker];
+        let before = reader.at();
+        let result = read(reader, record.bytes());
+        let bytes = reader.at() - before;
+        if let Some(order) = &mut self.order {
+            order.has_read(self.speaker, bytes as u64);
+        }
+        result
     }
 
     pub(super) fn page(&self) -> &SharedPage {
@@ -87,32 +221,52 @@ impl AloneRank {
 
     pub(super) fn call(&mut self, call: u32, compared: &[i64], sum: Option<u32>) {
         self.begin(call);
-        let result = self.reader.call(self.record.bytes(), call, compared, sum);
-        self.page().other_data.store(self.reader.other_data(), Ordering::Relaxed);
+        let is_beside_others = self.order.is_some();
+        let result = self.read(|reader, record| {
+            if is_beside_others {
+                reader.pass_polls(record)?;
+            }
+            reader.call(record, call, compared, sum)
+        });
+        let other_data = self.threads.iter().map(|thread| thread.reader.other_data()).sum();
+        self.page().other_data.store(other_data, Ordering::Relaxed);
+        self.threads[self.speaker].polls_since = None;
         self.unless_stopped(result, true);
     }
 
-    pub(super) fn is_no(&mut self, call: u32, compared: &[i64]) -> bool {
-        let result = self.reader.is_no(self.record.bytes(), call, compared);
+    pub(super) fn is_no(&mut self, call: u32, compared: &[i64]) -> PollAnswer {
+        let result = self.read(|reader, record| reader.is_no(record, call, compared));
+        if matches!(result, Err(ContentStop::Another { .. })) && self.polls_beside_others() {
+            return PollAnswer::NoInVain;
+        }
         if result != Ok(false) {
             self.begin(call);
         }
-        self.unless_stopped(result, true).unwrap_or(false)
+        if self.unless_stopped(result, true) == Some(true) { PollAnswer::No } else { PollAnswer::Recorded }
+    }
+
+    /// Whether the poll of a thread that did something else here may answer no: how often it polls before others stop it is chance.
+    fn polls_beside_others(&mut self) -> bool {
+        if self.order.is_none() {
+            return false;
+        }
+        let since = *self.threads[self.speaker].polls_since.get_or_insert_with(Instant::now);
+        since.elapsed() < POLLS_FOR
     }
 
     pub(super) fn numbers(&mut self, values: &mut [i64]) {
-        let result = self.reader.numbers(self.record.bytes(), values);
+        let result = self.read(|reader, record| reader.numbers(record, values));
         self.unless_stopped(result, false);
     }
 
     pub(super) fn bytes(&mut self) -> &[u8] {
-        let result = self.reader.bytes(self.record.bytes());
+        let result = self.read(ContentReader::bytes);
         let range: Range<usize> = self.unless_stopped(result, false).unwrap_or_default();
-        &self.record.bytes()[range]
+        &self.threads[self.speaker].record.bytes()[range]
     }
 
     pub(super) fn end(&mut self) {
-        let result = self.reader.end(self.record.bytes());
+        let result = self.read(ContentReader::end);
         self.unless_stopped(result, true);
         self.page().set_state(PageState::Finalized);
     }
@@ -122,11 +276,11 @@ impl AloneRank {
         if call != 0 {
             self.begin(call);
         }
-        self.stop(PageState::Diverged, &format!("{}: {why}", call_name(self.call)))
+        self.stop(PageState::Diverged, &format!("{}: {why}", call_name(self.threads[self.speaker].call)))
     }
 
     fn begin(&mut self, call: u32) {
-        self.call = call;
+        self.threads[self.speaker].call = call;
         let page = self.page();
         count_one(&page.calls);
         page.call.store(call, Ordering::Relaxed);
@@ -140,7 +294,7 @@ impl AloneRank {
     }
 
     fn stopped(&mut self, stop: ContentStop, is_before: bool) -> ! {
-        let name = call_name(self.call);
+        let name = call_name(self.threads[self.speaker].call);
         match stop {
             ContentStop::Ended => {
                 let at = self.page().calls.load(Ordering::Relaxed);

@@ -2,18 +2,32 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
-use super::work::{self, ContentWork, work};
+use replay::thread_name::FIRST_THREAD;
+
+use super::alone::PollAnswer;
+use super::turn::in_turn;
+use super::work::{self, ContentWork};
 use crate::rank_parts::Introduction;
+use crate::thread;
 
+/// After one to which the record has no answer.
+const BETWEEN_POLLS: Duration = Duration::from_micros(50);
 const PASS: c_int = 0;
 const RECORD: c_int = 1;
 const PLAY: c_int = 2;
 
 /// Does something with the work, if there is any. Nothing leaves this but a value: a panic would end the job.
 fn with<T>(otherwise: T, act: impl FnOnce(&mut ContentWork) -> T) -> T {
-    let act = || work().map(|mut work| act(&mut work));
+    let act = || in_turn(false).map(|mut work| act(&mut work));
     catch_unwind(AssertUnwindSafe(act)).ok().flatten().unwrap_or(otherwise)
+}
+
+/// This thread calls for the first time. 0: it has no name.
+#[unsafe(no_mangle)]
+extern "C" fn dmc_thread(name: u64) {
+    thread::begins(name);
 }
 
 /// Numbers from C.
@@ -25,6 +39,15 @@ unsafe fn slice<'a>(at: *const i64, count: c_int) -> &'a [i64] {
         // SAFETY: the caller's promise.
         Ok(count @ 1..) if !at.is_null() => unsafe { std::slice::from_raw_parts(at, count) },
         _ => &[],
+    }
+}
+
+/// Some bits of this thread's name, 0 of the first one's. They tell apart what threads number.
+#[unsafe(no_mangle)]
+extern "C" fn dmc_thread_bits() -> i64 {
+    match thread::name() {
+        0 | FIRST_THREAD => 0,
+        name => (name & 0xffff) as i64,
     }
 }
 
@@ -88,10 +111,18 @@ unsafe extern "C" fn dmc_no(call: c_uint, compared: *const i64, count: c_int) {
 unsafe extern "C" fn dmc_is_no(call: c_uint, compared: *const i64, count: c_int) -> c_int {
     // SAFETY: the caller's promise.
     let compared = unsafe { slice(compared, count) };
-    with(0, |work| match work {
-        ContentWork::Record(_) => 0,
-        ContentWork::Play(rank) => rank.is_no(call, compared).into(),
-    })
+    let answer = || match &mut *in_turn(true)? {
+        ContentWork::Record(_) => None,
+        ContentWork::Play(rank) => Some(rank.is_no(call, compared)),
+    };
+    match catch_unwind(AssertUnwindSafe(answer)).ok().flatten() {
+        None | Some(PollAnswer::Recorded) => 0,
+        Some(PollAnswer::No) => 1,
+        Some(PollAnswer::NoInVain) => {
+            std::thread::sleep(BETWEEN_POLLS);
+            1
+        }
+    }
 }
 
 /// Numbers that the call answered: recorded, or filled.

@@ -6,4 +6,8 @@ mod c_abi;
 mod call_names;
 mod recorder;
 mod ring;
+mod turn;
 mod work;
+
+/// Of a rank, more are not recorded: each has a file of its own when it runs alone.
+const MOST_THREADS: usize = 256;

@@ -6,7 +6,7 @@ use super::alone::{AloneRank, AloneWish};
 use super::recorder::ContentRecorder;
 use super::ring::MappedRing;
 use crate::owned::{Owned, OwnedByThread};
-use crate::rank::SERIALIZED;
+use crate::rank::{MULTIPLE, SERIALIZED};
 use crate::rank_parts::{Introduction, introduce};
 use crate::refusal::say;
 
@@ -37,7 +37,7 @@ pub(super) fn begin(who: &Introduction) -> Option<()> {
         (_, Some(folder)) => play(&folder, who),
         _ => return None,
     };
-    WORK.give(work, who.thread_level == SERIALIZED);
+    WORK.give(work, who.thread_level >= SERIALIZED);
     Some(())
 }
 
@@ -49,7 +49,9 @@ fn record(folder: &std::path::Path, who: &Introduction) -> Option<ContentWork> {
         return None;
     }
     match MappedRing::create(folder, who.rank) {
-        Ok(ring) => Some(ContentWork::Record(ContentRecorder::new(ring, who.rank))),
+        Ok(ring) => {
+            Some(ContentWork::Record(ContentRecorder::new(ring, who.rank, who.thread_level == MULTIPLE)))
+        }
         Err(error) => {
             say(&format!("contents of rank {} are not recorded: {error}", who.rank));
             None

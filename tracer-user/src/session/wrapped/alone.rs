@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use analyzer::tape::{RankAnswers, ReplayableRank};
 use anyhow::{Context, Result, bail};
-use replay::contents::SENDS_OTHER_DATA;
+use replay::contents::{FrameSplitter, SENDS_OTHER_DATA};
 use replay::shared_page::{PageState, PageText, SharedPage};
 use tempfile::NamedTempFile;
 
 use super::job::{JobStart, WrappedJob};
-use super::pages::{Pages, refusal_in};
-use super::replaying::ReplaySettings;
+use super::pages::{Pages, program_of, refusal_in};
+use super::replaying::{FIXED_ADDRESSES_MAY_HELP, ReplaySettings};
 use super::shared_folder::SharedFolder;
 use super::wrapper_file::{WrapperKind, contents_wrapper, wrapper_for};
 use crate::host::sudo::Account;
@@ -40,7 +40,9 @@ pub struct AloneJob {
     rank: u32,
     facts: Option<ReplayableRank>,
     answers: Vec<u8>,
-    file: BufWriter<NamedTempFile>,
+    /// Of threads that called at the same time, one each; else one for all.
+    files: Vec<BufWriter<NamedTempFile>>,
+    threads: FrameSplitter,
     contents_bytes: u64,
     /// Where something is missing in the contents.
     has_gap: bool,
@@ -61,13 +63,16 @@ pub enum AloneEnd {
 
 impl AloneJob {
     /// Nothing yet of this rank.
-    ///
-    /// # Errors
-    /// There is no room for a temporary file.
-    pub fn of_rank(rank: u32) -> Result<Self> {
-        let file = NamedTempFile::with_prefix("dmscope-contents-").context("cannot make a temporary file")?;
-        let file = BufWriter::with_capacity(1 << 20, file);
-        Ok(Self { rank, facts: None, answers: Vec::new(), file, contents_bytes: 0, has_gap: false })
+    pub fn of_rank(rank: u32) -> Self {
+        Self {
+            rank,
+            facts: None,
+            answers: Vec::new(),
+            files: Vec::new(),
+            threads: FrameSplitter::default(),
+            contents_bytes: 0,
+            has_gap: false,
+        }
     }
 
     /// Rank in MPI_COMM_WORLD.
@@ -92,18 +97,40 @@ impl AloneJob {
     /// Takes contents.
     ///
     /// # Errors
-    /// The temporary file is full.
+    /// A temporary file cannot be made, or is full.
     pub fn take_contents(&mut self, contents: &RankAnswers) -> Result<()> {
         if contents.rank != self.rank || self.has_gap {
             return Ok(());
         }
         self.has_gap = contents.offset_bytes != self.contents_bytes;
-        if !self.has_gap {
-            self.file.write_all(&contents.bytes).context("cannot write contents to a temporary file")?;
-            self.contents_bytes += contents.bytes.len() as u64;
+        if self.has_gap {
+            return Ok(());
         }
+        let files = &mut self.files;
+        self.threads.take(&contents.bytes, |place, bytes| {
+            while files.len() <= place {
+                files.push(temporary_file()?);
+            }
+            files[place].write_all(bytes).context("cannot write contents to a temporary file")
+        })?;
+        self.has_gap = self.threads.is_damaged();
+        self.contents_bytes += contents.bytes.len() as u64;
         Ok(())
     }
+
+    /// Where the wrapper finds contents: a line for each file.
+    fn places(&self) -> String {
+        let names = self.threads.names().unwrap_or_default();
+        let line = |(place, file): (usize, &BufWriter<NamedTempFile>)| {
+            format!("record {} {}\n", names.get(place).unwrap_or(&0), file.get_ref().path().display())
+        };
+        self.files.iter().enumerate().map(line).collect()
+    }
+}
+
+fn temporary_file() -> Result<BufWriter<NamedTempFile>> {
+    let file = NamedTempFile::with_prefix("dmscope-contents-").context("cannot make a temporary file")?;
+    Ok(BufWriter::new(file))
 }
 
 /// How it is run.
@@ -144,14 +171,18 @@ pub fn run_alone(
             job.contents_bytes
         ));
     }
-    job.file.flush().context("cannot write contents to a temporary file")?;
+    for file in &mut job.files {
+        file.flush().context("cannot write contents to a temporary file")?;
+    }
     // A debugger does not name the library; the tape does.
     let kind = settings.replay.named.or_else(|| WrapperKind::of_version(&facts.library));
     let wrapper = wrapper_for(command, kind)?;
     let account = settings.replay.account.as_ref();
     let folder = SharedFolder::create(account)?;
     let surroundings = surround(&job, &facts, &folder, &wrapper, settings)?;
-    give(job.file.get_ref().as_file(), account)?;
+    for file in &job.files {
+        give(file.get_ref().as_file(), account)?;
+    }
     let AloneSurroundings { objects, environment } = &surroundings;
     let child = WrappedJob::start(&JobStart {
         command,
@@ -161,7 +192,8 @@ pub fn run_alone(
         fixes_addresses: false,
         output: None,
     })?;
-    watch(child, &folder, &facts, settings, say)
+    let has_threads = job.threads.names().is_some_and(|names| names.len() > 1);
+    watch(child, &folder, &AloneRun { facts, has_threads }, settings, say)
 }
 
 /// Puts down what the wrapper looks for.
@@ -173,8 +205,11 @@ fn surround(
     settings: &AloneSettings,
 ) -> Result<AloneSurroundings> {
     folder.put("clocks", &[&[0; 8][..], &job.answers].concat())?;
-    let record = job.file.get_ref().path();
-    let mut text = format!("rank {}\nrecord {}\n", job.rank, record.display());
+    let mut text = format!("rank {}\n{}", job.rank, job.places());
+    if job.threads.names().is_some() {
+        folder.put("order", &job.threads.order_bytes())?;
+        text += &format!("order {}\n", folder.path().join("order").display());
+    }
     let switches = [("hold", settings.replay.holds), ("ignore-data", settings.ignores_data)];
     switches.iter().filter(|(_, is_set)| *is_set).for_each(|(name, _)| text += &format!("{name} 1\n"));
     folder.put("alone", text.as_bytes())?;
@@ -205,10 +240,17 @@ fn give(record: &File, account: Option<&Account>) -> Result<()> {
     fchown(record, Some(account.uid), Some(account.gid)).context("cannot give a file to the user")
 }
 
+/// The rank that runs.
+struct AloneRun {
+    facts: ReplayableRank,
+    /// Several of its threads called.
+    has_threads: bool,
+}
+
 fn watch(
     mut child: WrappedJob,
     folder: &SharedFolder,
-    facts: &ReplayableRank,
+    run: &AloneRun,
     settings: &AloneSettings,
     say: &mut dyn FnMut(&str),
 ) -> Result<AloneEnd> {
@@ -225,10 +267,10 @@ fn watch(
         pages.look(&folder.pinned())?;
         let page = pages.iter_mut().next().map(|(_, _, page)| page);
         if let Some(page) = page.as_ref().filter(|_| !std::mem::replace(&mut is_told, true)) {
-            tell_differences(page, facts, say);
+            tell_differences(page, &run.facts, say);
         }
         if let Some(status) = status {
-            return ended(page.as_ref(), facts.rank, status, say);
+            return ended(page.as_ref(), run, status, say);
         }
         if settings.replay.stop.load(Ordering::Relaxed) {
             child.end(&[])?;
@@ -241,8 +283,7 @@ fn watch(
 }
 
 fn tell_differences(page: &SharedPage, facts: &ReplayableRank, say: &mut dyn FnMut(&str)) {
-    let program = (page.program_bytes.load(Ordering::Relaxed), page.program_checksum.load(Ordering::Relaxed));
-    if program != (facts.program_bytes, facts.program_checksum) {
+    if program_of(page) != (facts.program_bytes, facts.program_checksum) {
         say("the program is not the one that was recorded: it runs as long as its calls are the same");
     }
     let library = page.text(PageText::Library);
@@ -253,10 +294,11 @@ fn tell_differences(page: &SharedPage, facts: &ReplayableRank, say: &mut dyn FnM
 
 fn ended(
     page: Option<&SharedPage>,
-    rank: u32,
+    AloneRun { facts, has_threads }: &AloneRun,
     status: ExitStatus,
     say: &mut dyn FnMut(&str),
 ) -> Result<AloneEnd> {
+    let rank = facts.rank;
     let Some(page) = page else {
         bail!("nothing was run: the command has ended ({status}) without an MPI_Init that the wrapper saw");
     };
@@ -271,6 +313,8 @@ fn ended(
             say(
                 "some programs send bytes that they never wrote: --ignore-data goes on, and counts such calls",
             );
+        } else if !has_threads && program_of(page) == (facts.program_bytes, facts.program_checksum) {
+            say(FIXED_ADDRESSES_MAY_HELP);
         }
         return Ok(AloneEnd::Diverged);
     }

@@ -34,6 +34,11 @@ pub(super) struct RankFile {
     freed: usize,
 }
 
+/// Size and checksum of the program that a rank runs.
+pub(super) fn program_of(page: &SharedPage) -> (u64, u64) {
+    (page.program_bytes.load(Ordering::Relaxed), page.program_checksum.load(Ordering::Relaxed))
+}
+
 impl Pages {
     /// The pages of ranks themselves.
     pub(super) fn of_ranks() -> Self {

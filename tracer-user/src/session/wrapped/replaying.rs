@@ -15,7 +15,7 @@ use super::call_names::call_of;
 use super::job::{JobStart, WrappedJob};
 use super::left_ranks::LeftRanks;
 use super::nodes::{RemoteNodes, RemoteRank};
-use super::pages::{Pages, refusal};
+use super::pages::{Pages, program_of, refusal};
 use super::places_of_calls::PlacesOfCalls;
 use super::recorded_job::{RecordedJob, ReplayableJob};
 use super::recording::ask_for_order;
@@ -28,6 +28,10 @@ use crate::host::sudo::Account;
 const PERIOD: Duration = Duration::from_millis(50);
 /// Of what a job prints.
 const MOST_OUTPUT_BYTES: u64 = 64 << 20;
+
+/// What people hear of a program that goes another way, if it is the one that was recorded.
+pub(super) const FIXED_ADDRESSES_MAY_HELP: &str = "what the program decides by addresses, or by memory that it never wrote, is not \
+    recorded: recorded and replayed under `setarch -R`, these are much the same";
 
 /// How a job is replayed.
 #[derive(Clone, Debug)]
@@ -299,10 +303,7 @@ impl Replaying<'_> {
     /// Tells when programs are others, and when records end.
     fn tell(&mut self, pages: &[(u32, SharedPage)]) {
         if let Some((_, page)) = pages.first().filter(|_| self.told.insert(u32::MAX)) {
-            let program =
-                (page.program_bytes.load(Ordering::Relaxed), page.program_checksum.load(Ordering::Relaxed));
-            // Probes do not read it.
-            if self.job.program != (0, 0) && program != self.job.program {
+            if self.is_another_program(page) {
                 (self.say)(
                     "the program is not the one that was recorded: it is replayed as long as its calls are the same",
                 );
@@ -329,9 +330,18 @@ impl Replaying<'_> {
         call_of(page, &self.job.library) + &self.places.words(page)
     }
 
+    fn is_another_program(&self, page: &SharedPage) -> bool {
+        // Probes do not read it.
+        self.job.program != (0, 0) && program_of(page) != self.job.program
+    }
+
     fn tell_divergence(&mut self, rank: u32, page: &SharedPage) {
         let (at, why) = (self.where_it_is(page), page.text(PageText::Message));
         (self.say)(&format!("rank {rank} diverges at its {at}: {why}"));
+        // Of several threads, locks and shared variables decide much more often.
+        if !self.is_another_program(page) && page.threads.load(Ordering::Relaxed) < 2 {
+            (self.say)(FIXED_ADDRESSES_MAY_HELP);
+        }
         if self.settings.holds {
             let process = self.process(rank, page);
             (self.say)(&format!("rank {rank} is stopped there: gdb -p {process}"));
