@@ -96,6 +96,7 @@ extern int dms_threads;
 uint64_t dms_thread_name(uintptr_t caller);
 void dms_thread_begins(uint64_t name);
 uint64_t dms_own_thread_name(void);
+int dms_has_threads(void);
 enum post_due { POST_SOON, POST_NOW, POST_OTHERS_FIRST };
 int dms_begin_post(void);
 void dms_end_post(int has_posted);

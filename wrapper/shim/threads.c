@@ -21,10 +21,15 @@ struct beginning {
     uint64_t name;
 };
 
-// For the other wrapper, which has none of its own to give.
+// For the other wrapper, which threads are not created through.
 uint64_t dmscope_thread_name(void)
 {
     return dms_own_thread_name();
+}
+
+int dmscope_has_threads(void)
+{
+    return dms_has_threads();
 }
 
 static struct beginning begin_named(void *given)

@@ -426,6 +426,12 @@ extern "C" fn dms_own_thread_name() -> u64 {
     thread::name()
 }
 
+/// Whether the program has created threads.
+#[unsafe(no_mangle)]
+extern "C" fn dms_has_threads() -> c_int {
+    rank::has_threads().into()
+}
+
 /// A thread begins that has this name.
 #[unsafe(no_mangle)]
 extern "C" fn dms_thread_begins(name: u64) {

@@ -105,6 +105,11 @@ pub(crate) fn is_in_call() -> bool {
     RANK.get().is_some_and(|rank| place.is_some_and(|place| rank.in_call(place).is_some()))
 }
 
+/// Whether the program has created threads.
+pub(crate) fn has_threads() -> bool {
+    HAS_THREADS.load(Ordering::Acquire)
+}
+
 /// The program is about to create a thread.
 pub(crate) fn thread_is_created() {
     // The first one is created by the only thread that there is.

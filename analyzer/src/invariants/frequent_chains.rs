@@ -109,7 +109,7 @@ impl FrequentChains {
                 if let Some(mut v) = self.violation(groups, names, odd, p, threshold, &against) {
                     let pair = (groups.get(odd), groups.get(p));
                     let is_explained = |v: &Violation| {
-                        is_without_messages(names, pair)
+                        is_without_messages(job, names, pair)
                             || is_of_library(job, pair.0, &v.context)
                             || is_of_computation_on_stack(names, pair, v.common, &v.context)
                             || is_of_other_message(pair, v.common, &v.context)
@@ -362,14 +362,19 @@ fn is_read_after_staging(first: &OpSymbol, then: &OpSymbol) -> bool {
 }
 
 /// Whether both chains are copies outside of MPI calls that stay in one process: what a program moves for itself, as when it sorts, goes the way
-/// that its data has it go.
-fn is_without_messages(names: &OpNames, (odd, frequent): (&ChainGroup, &ChainGroup)) -> bool {
-    let is_own = |(symbol, op): (&SymbolId, &OpCounts)| {
-        let parts = names.symbol_parts(*symbol);
-        let is_in_call = op.calls_not_kept > 0 || op.calls.iter().any(|(call, _)| *call != CallSiteId::NONE);
-        parts.kind == Kind::Copy && !parts.crosses && !is_in_call
+/// that its data has it go. Of the odd one, some may be in calls that carry no data: memory that the library gave back is then the program's, which
+/// stores there what it goes on with.
+fn is_without_messages(job: &Job, names: &OpNames, (odd, frequent): (&ChainGroup, &ChainGroup)) -> bool {
+    let are_own = |group: &ChainGroup, is_outside: &dyn Fn(CallSiteId) -> bool| {
+        group.symbols.iter().zip(&group.ops).all(|(symbol, op)| {
+            let parts = names.symbol_parts(*symbol);
+            let is_in_call = op.calls_not_kept > 0 || op.calls.iter().any(|(call, _)| !is_outside(*call));
+            parts.kind == Kind::Copy && !parts.crosses && !is_in_call
+        })
     };
-    [odd, frequent].into_iter().all(|group| group.symbols.iter().zip(&group.ops).all(is_own))
+    let has_data = |call: CallSiteId| !has_no_data(&job.probes.call_parts(call).0);
+    are_own(frequent, &|call| call == CallSiteId::NONE)
+        && are_own(odd, &|call| call == CallSiteId::NONE || !has_data(call))
 }
 
 /// Whether the chain broke in calls that carry nothing of the program's memory, like those that make communicators: the library computes there

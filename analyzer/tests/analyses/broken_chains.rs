@@ -133,6 +133,32 @@ fn what_a_program_moves_for_itself_is_no_warning() {
     assert_eq!((warnings(&alone).len(), warnings(&sent).len()), (0, 1), "{:#?}", sent.findings);
 }
 
+/// An array grows from block to block; now and then into one in which a call has left something, and then another one grows.
+fn grown(call: &'static str) -> Report {
+    let mut t = Trace::new(2, true);
+    let blocks = t.heap(0, "blocks");
+    for step in 0..400 {
+        let at = |block: u64| blocks + 64 * (step % 100) + 8 * block;
+        let is_other = step % 100 == 50;
+        if is_other {
+            t.call(0, call, "main: call");
+            t.copy(0, "leave", common::STACK_AT + 0x100, at(0), 8);
+        }
+        t.leave(0);
+        (0..4).for_each(|block| t.copy(0, "grow", at(block), at(block + 1), 8));
+        let (from, to) = if is_other { (at(6), at(7)) } else { (at(4), at(5)) };
+        t.copy(0, "grow", from, to, 8);
+    }
+    run(&t.end())
+}
+
+#[test]
+fn what_a_program_grows_where_the_library_left_something_is_no_warning() {
+    let (made, received) = (grown("MPI_Comm_split"), grown("MPI_Recv"));
+    assert_eq!((warnings(&made).len(), made.findings.len()), (0, 1), "{:#?}", made.findings);
+    assert_eq!(warnings(&received).len(), 1, "{:#?}", received.findings);
+}
+
 /// The same broken chain is a warning in one call, and a notice in another one.
 fn check_warned_of_alone_in(call: &'static str, other: &'static str) {
     check_no_warning(3, AS_USUAL, [other; 2]);

@@ -185,6 +185,29 @@ mod tests {
     }
 
     #[test]
+    fn polls_that_are_passed_over_leave_the_next_call() {
+        let (mut writer, mut out) = (ContentWriter::default(), Vec::new());
+        for call in [3, 3, 4, 3] {
+            writer.no(call, &[1], &mut out);
+        }
+        writer.call(5, &[2], None, &mut out);
+        writer.end(&mut out);
+        for polled in 0..3 {
+            let mut reader = ContentReader::default();
+            (0..polled).for_each(|_| assert_eq!(reader.is_no(&out, 3, &[1]), Ok(true)));
+            assert!(!reader.has_another(&out, 5, &[2]), "polls come first");
+            assert_eq!(reader.pass_polls(&out), Ok(()));
+            assert!(
+                !reader.has_polls()
+                    && reader.has_another(&out, 6, &[2])
+                    && !reader.has_another(&out, 5, &[2])
+            );
+            assert_eq!(reader.call(&out, 5, &[2], None), Ok(()));
+            assert_eq!(reader.end(&out), Ok(()));
+        }
+    }
+
+    #[test]
     fn many_polls_that_answer_no_take_a_few_bytes() {
         let (mut writer, mut out) = (ContentWriter::default(), Vec::new());
         (0..1000).for_each(|_| writer.no(3, &[1, 2], &mut out));

@@ -222,6 +222,13 @@ impl ContentReader {
         Ok(true)
     }
 
+    /// Whether the record goes on with another call than this one.
+    pub fn has_another(&self, record: &[u8], call: u32, compared: &[i64]) -> bool {
+        let mut rest = self.rest(record);
+        let is_call = byte(&mut rest) == Ok(CALL);
+        is_call && named(&mut rest).is_ok_and(|next| next.call != call || next.numbers != compared)
+    }
+
     /// How often the poll that was last will answer no again.
     fn take_again(&mut self, record: &[u8]) -> Result<(), ContentStop> {
         let mut rest = self.rest(record);

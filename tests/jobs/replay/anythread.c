@@ -498,6 +498,9 @@ static void *work_told(void *given)
         MPI_Iprobe(MPI_ANY_SOURCE, 99, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
         idle(worker);
     }
+    // Of some the polls are the last calls.
+    if (worker->number == 2)
+        return NULL;
     const struct content out = {rank, worker->number, 0, {0}};
     MPI_Status status;
     MPI_Sendrecv(&out, sizeof out, MPI_BYTE, (rank + 1) % ranks, 7, &worker->taken, sizeof worker->taken, MPI_BYTE,

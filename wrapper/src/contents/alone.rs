@@ -1,10 +1,12 @@
 //! A rank that runs alone: what its calls get comes from its record.
 
+use std::ffi::{c_int, c_void};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -173,12 +175,15 @@ impl AloneRank {
         // SAFETY: a system call without arguments.
         thread.kernel_id.get_or_insert_with(|| unsafe { libc::gettid() });
         let (has_polls, is_at_end) = (thread.reader.has_polls(), thread.is_at_end());
-        thread.waits_at_end = is_at_end;
+        thread.waits_at_end = is_at_end && !polls;
         let turn = self.order.as_ref()?.turn();
         if turn == Some(self.speaker) {
             return None;
         }
         let with_id = |place: usize| (place, self.threads.get(place).and_then(|thread| thread.kernel_id));
+        if is_at_end && polls {
+            return None;
+        }
         if is_at_end {
             // One of them may crash yet.
             let may_go_on = |place: &usize| {
@@ -221,7 +226,7 @@ impl AloneRank {
 
     pub(super) fn call(&mut self, call: u32, compared: &[i64], sum: Option<u32>) {
         self.begin(call);
-        let is_beside_others = self.order.is_some();
+        let is_beside_others = has_threads();
         let result = self.read(|reader, record| {
             if is_beside_others {
                 reader.pass_polls(record)?;
@@ -236,7 +241,12 @@ impl AloneRank {
 
     pub(super) fn is_no(&mut self, call: u32, compared: &[i64]) -> PollAnswer {
         let result = self.read(|reader, record| reader.is_no(record, call, compared));
-        if matches!(result, Err(ContentStop::Another { .. })) && self.polls_beside_others() {
+        let has_other = match &result {
+            Ok(true) => false,
+            Ok(false) => self.read(|reader, record| reader.has_another(record, call, compared)),
+            Err(stop) => matches!(stop, ContentStop::Another { .. } | ContentStop::Ended),
+        };
+        if has_other && self.polls_beside_others() {
             return PollAnswer::NoInVain;
         }
         if result != Ok(false) {
@@ -247,7 +257,7 @@ impl AloneRank {
 
     /// Whether the poll of a thread that did something else here may answer no: how often it polls before others stop it is chance.
     fn polls_beside_others(&mut self) -> bool {
-        if self.order.is_none() {
+        if !has_threads() {
             return false;
         }
         let since = *self.threads[self.speaker].polls_since.get_or_insert_with(Instant::now);
@@ -346,6 +356,18 @@ impl AloneRank {
             libc::_exit(STATUS)
         }
     }
+}
+
+/// Whether the program has created threads, which may tell each other something beside MPI.
+fn has_threads() -> bool {
+    static FOUND: OnceLock<Option<extern "C" fn() -> c_int>> = OnceLock::new();
+    let find = || {
+        // SAFETY: text that ends with a zero. The other wrapper knows it, and is looked for by name, since it is a library of its own.
+        let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"dmscope_has_threads".as_ptr()) };
+        // SAFETY: it is a function of this type (`shim/threads.c`), or null, which stands for none.
+        unsafe { std::mem::transmute::<*mut c_void, Option<extern "C" fn() -> c_int>>(found) }
+    };
+    FOUND.get_or_init(find).is_some_and(|has_threads| has_threads() != 0)
 }
 
 /// Why a thread that is not the one of the record must not communicate.
