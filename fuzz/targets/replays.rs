@@ -6,7 +6,7 @@
 use dmscope_fuzz::bytes::Bytes;
 use dmscope_fuzz::limits::within_a_second;
 use libfuzzer_sys::fuzz_target;
-use replay::contents::{ContentReader, ContentStop, ContentWriter};
+use replay::contents::{ContentReader, ContentStop, ContentWriter, FRAMES, FrameOrder, FrameSplitter};
 use replay::total_order::{end_of, positions_of};
 use replay::{AskedFor, Due, Playback, TurnDue};
 
@@ -54,7 +54,11 @@ fn run_alone(record: &[u8], mut asks: Bytes<'_>) {
         let (call, number) = (u32::from(kind >> 4), i64::from(asks.next() & 3));
         let result = match kind & 3 {
             0 => reader.call(record, call, &[number], (kind & 4 == 0).then_some(0)),
-            1 => reader.is_no(record, call, &[number]).map(drop),
+            1 if kind & 8 == 0 => reader.is_no(record, call, &[number]).map(drop),
+            1 => {
+                let _ = (reader.has_another(record, call, &[number]), reader.has_polls());
+                reader.pass_polls(record)
+            }
             2 => reader.numbers(record, &mut [0, 0][..number as usize & 1 + 1]),
             _ => reader.bytes(record).map(|range| assert!(record.get(range).is_some())),
         };
@@ -99,6 +103,26 @@ fn write_and_read(bytes: &[u8]) {
     assert_eq!(reader.end(&record), Ok(()));
 }
 
+/// Bytes are taken apart as frames of threads, which get them and no others, in the order that is read again.
+fn take_apart(record: &[u8], piece: usize) {
+    let (mut splitter, mut given) = (FrameSplitter::default(), 0);
+    let framed = [&[FRAMES][..], record].concat();
+    for bytes in framed.chunks(piece.max(1)) {
+        let taken: Result<(), ()> = splitter.take(bytes, |_, these| {
+            given += these.len();
+            Ok(())
+        });
+        assert!(taken.is_ok() && given <= record.len());
+    }
+    let mut order = FrameOrder::from_bytes(&splitter.order_bytes()).expect("it was written");
+    for (place, bytes) in splitter.order() {
+        assert_eq!(order.turn(), Some(*place as usize));
+        order.has_read(*place as usize, *bytes);
+    }
+    assert_eq!(order.turn(), None);
+    let _ = FrameOrder::from_bytes(record);
+}
+
 fuzz_target!(|bytes: &[u8]| {
     let mut bytes = Bytes(bytes);
     let which = bytes.next();
@@ -106,6 +130,7 @@ fuzz_target!(|bytes: &[u8]| {
     within_a_second(|| match which & 3 {
         0 => play(record, Bytes(asks)),
         1 => run_alone(record, Bytes(asks)),
+        2 => take_apart(bytes.0, usize::from(which >> 2)),
         _ => write_and_read(bytes.0),
     });
 });

@@ -321,8 +321,7 @@ static int posted_end(int treatment, int result, struct shape *s, MPI_Comm comm,
             request_made(treatment, COLLECTS, &s->out, request);
         } else {
             put_data(treatment, &s->out);
-            if (treatment == PLAY)
-                *request = idle_request();
+            idle_made(treatment, request);
         }
     }
     drop(&s->out);

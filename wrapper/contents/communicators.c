@@ -74,8 +74,8 @@ int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *made, MPI_Request *request)
     int result = treatment == PLAY ? PMPI_Comm_dup(comm, made) : NEXT(Comm_idup)(comm, made, request);
     if (result == MPI_SUCCESS)
         comm_duplicated(comm, *made);
-    if (treatment == PLAY)
-        *request = idle_request();
+    if (result == MPI_SUCCESS)
+        idle_made(treatment, request);
     return result_of(treatment, result, comm);
 }
 

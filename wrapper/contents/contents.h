@@ -239,6 +239,8 @@ struct request *request_of(uint64_t bits);
 struct request *request_made(int treatment, enum operation operation, struct data *data, MPI_Request *made);
 // The same of one that brings nothing in, or has done so.
 MPI_Request idle_request(void);
+// A call has made one that brings nothing in.
+void idle_made(int treatment, MPI_Request *made);
 // `known`: what was known of it before the call.
 void request_gone(int treatment, uint64_t bits, struct request *known, MPI_Request *handle);
 int64_t request_number(MPI_Request request);

@@ -196,8 +196,8 @@ static void end_to_read(int treatment, MPI_File file, const MPI_Status *seen, in
 static int begun_to_write(int treatment, int result, MPI_File file, MPI_Request *request)
 {
     int is_made = (int)out(result == MPI_SUCCESS);
-    if (treatment == PLAY && is_made)
-        *request = idle_request();
+    if (is_made)
+        idle_made(treatment, request);
     return file_result(treatment, result, file);
 }
 

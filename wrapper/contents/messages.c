@@ -15,8 +15,8 @@ static int received(int treatment, int result, void *buf, MPI_Count count, MPI_D
 static int posted_idle(int treatment, int result, MPI_Comm comm, MPI_Request *request)
 {
     int is_made = (int)out(result == MPI_SUCCESS);
-    if (treatment == PLAY && is_made)
-        *request = idle_request();
+    if (is_made)
+        idle_made(treatment, request);
     return result_of(treatment, result, comm);
 }
 

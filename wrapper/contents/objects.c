@@ -58,6 +58,15 @@ void map_set(struct map *map, uint64_t key, void *value)
     pthread_mutex_unlock(&lock);
 }
 
+// Unless the key stands for something else by now.
+static void remove_if(struct map *map, uint64_t key, const void *value)
+{
+    pthread_mutex_lock(&lock);
+    if (map->room && map->values[place_of(map, key)] == value)
+        put(map, key, NULL);
+    pthread_mutex_unlock(&lock);
+}
+
 // Of a map that no other thread is at.
 static void put(struct map *map, uint64_t key, void *value)
 {
@@ -257,11 +266,19 @@ struct request *request_made(int treatment, enum operation operation, struct dat
     return known;
 }
 
+void idle_made(int treatment, MPI_Request *made)
+{
+    if (treatment == PLAY)
+        *made = idle_request();
+    else if (*made != MPI_REQUEST_NULL)
+        // Whatever had its handle is complete, and told by the call that is at it.
+        map_set(&requests, BITS(*made), NULL);
+}
+
 void request_gone(int treatment, uint64_t bits, struct request *known, MPI_Request *handle)
 {
     if (known) {
-        if (map_get(&requests, bits) == known)
-            map_set(&requests, bits, NULL);
+        remove_if(&requests, bits, known);
         forget(known);
         free(known);
     }

@@ -24,7 +24,7 @@ mod threads;
 mod writer;
 
 pub use reader::{CallContents, ContentReader, ContentStop};
-pub use threads::{FRAMES, FrameOrder, FrameSplitter, FrameWriter};
+pub use threads::{FRAMES, FrameOrder, FrameSplitter, FrameWriter, MOST_FRAMED_THREADS};
 pub use writer::ContentWriter;
 
 /// In what a rank says where it sends other data than it did.

@@ -13,6 +13,8 @@ use crate::varint::{put, take};
 
 /// With this a record of frames begins. No item does.
 pub const FRAMES: u8 = 8;
+/// More threads have no frames: each has a file of its own when the rank runs alone.
+pub const MOST_FRAMED_THREADS: usize = 256;
 /// Of a name in a frame.
 const NAME_BYTES: usize = 8;
 /// Of what stands before the bytes of a frame, at most.
@@ -141,6 +143,7 @@ impl FrameSplitter {
         };
         let name = match place.cmp(&self.names.len()) {
             std::cmp::Ordering::Less => None,
+            _ if place >= MOST_FRAMED_THREADS => return self.kind = RecordKind::Damaged,
             std::cmp::Ordering::Equal => match head.split_first_chunk::<NAME_BYTES>() {
                 Some((name, rest)) => {
                     head = rest;
@@ -318,6 +321,14 @@ mod tests {
     fn a_record_without_frames_is_that_of_one_sequence() {
         let (splitter, threads) = split(&[1, 2, 3, FRAMES], 2);
         assert_eq!((splitter.names(), &threads[..]), (None, &[vec![1, 2, 3, FRAMES]][..]));
+    }
+
+    #[test]
+    fn more_threads_than_can_be_recorded_are_no_record() {
+        let names: Vec<(u64, Vec<u8>)> =
+            (0..=MOST_FRAMED_THREADS as u64).map(|name| (name, vec![1])).collect();
+        assert!(!split(&written(&names[1..]), 100).0.is_damaged());
+        assert!(split(&written(&names), 100).0.is_damaged());
     }
 
     #[test]

@@ -253,7 +253,7 @@ impl Playback {
 
     /// Those given so far.
     pub fn played(&self) -> u64 {
-        self.rows.iter().map(ThreadRow::played).sum()
+        self.rows.iter().map(ThreadRow::played).fold(0, u64::saturating_add)
     }
 
     /// The next call, as in [`Recording::call`](crate::Recording::call).

@@ -127,7 +127,7 @@ impl ThreadRow {
                     }
                     return self.answer(asked, answer, check, requests);
                 }
-                Some(RecordEntry::Polls(polls)) if is_apart && !asked.is_poll() => self.played += polls,
+                Some(RecordEntry::Polls(polls)) if is_apart && !asked.is_poll() => self.pass(polls),
                 Some(RecordEntry::Polls(polls)) => (self.polls, self.are_apart) = (polls, is_apart),
                 Some(RecordEntry::Clock { .. }) => return Err(Divergence::NoClockRead { asked }),
                 _ if self.marks.is_whole && is_apart && asked.is_poll() => return Ok(self.no_in_vain()),
@@ -140,7 +140,7 @@ impl ThreadRow {
             return Err(Divergence::AnotherCall { asked, recorded: Answer::No });
         }
         self.polls -= 1;
-        self.played += 1;
+        self.pass(1);
         if self.marks.is_by_probes || self.are_apart {
             // Which poll it was, the record does not know.
             self.check = self.check_before;
@@ -150,7 +150,13 @@ impl ThreadRow {
 
     /// The thread goes on before it has polled as often as it did.
     fn pass_polls(&mut self) {
-        self.played += std::mem::take(&mut self.polls);
+        let polls = std::mem::take(&mut self.polls);
+        self.pass(polls);
+    }
+
+    /// So many answers were given, or are not asked for any more.
+    fn pass(&mut self, polls: u64) {
+        self.played = self.played.saturating_add(polls);
     }
 
     fn no_in_vain(&mut self) -> Due {
@@ -210,7 +216,7 @@ impl ThreadRow {
             if let RecordEntry::Polls(polls) = entry
                 && self.is_apart()
             {
-                self.played += polls;
+                self.played = self.played.saturating_add(polls);
             } else if is_played(&entry) {
                 return Err(Divergence::OtherCalls);
             }
@@ -257,7 +263,7 @@ impl ThreadRow {
         if let Some(&index) = indices.iter().find(|index| **index >= requests) {
             return Err(Divergence::NoSuchRequest { index, requests });
         }
-        self.played += 1;
+        self.pass(1);
         Ok(Due::Answer(answer))
     }
 
@@ -290,10 +296,11 @@ impl ThreadRow {
         self.pass_polls();
         while let Some(entry) = self.next() {
             if let RecordEntry::Polls(polls) = entry {
-                self.played += polls;
+                self.pass(polls);
             }
         }
-        self.played += std::mem::take(&mut self.last_polls);
+        let polls = std::mem::take(&mut self.last_polls);
+        self.pass(polls);
         Ok(())
     }
 }

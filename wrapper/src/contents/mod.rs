@@ -8,6 +8,3 @@ mod recorder;
 mod ring;
 mod turn;
 mod work;
-
-/// Of a rank, more are not recorded: each has a file of its own when it runs alone.
-const MOST_THREADS: usize = 256;

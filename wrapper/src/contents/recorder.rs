@@ -2,10 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use replay::contents::{ContentWriter, FRAMES, FrameWriter};
+use replay::contents::{ContentWriter, FRAMES, FrameWriter, MOST_FRAMED_THREADS};
 use replay::thread_name::FIRST_THREAD;
 
-use super::MOST_THREADS;
 use super::ring::MappedRing;
 use crate::refusal::say;
 use crate::thread;
@@ -44,8 +43,8 @@ impl ContentRecorder {
             if name == 0 {
                 return self.refuse(call, "by a thread that neither pthread_create nor thrd_create has made");
             }
-            if frames.threads() >= MOST_THREADS && frames.place(name).is_none() {
-                return self.refuse(call, &format!("by more than {MOST_THREADS} threads"));
+            if frames.threads() >= MOST_FRAMED_THREADS && frames.place(name).is_none() {
+                return self.refuse(call, &format!("by more than {MOST_FRAMED_THREADS} threads"));
             }
         }
         self.put(|writer, out| writer.call(call, compared, sum, out));

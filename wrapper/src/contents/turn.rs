@@ -11,8 +11,9 @@ use crate::owned::Owned;
 
 /// So long a thread whose turn it is may sleep.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// The same if it waits for another thread: halved each fourth time that one has not waited for it in vain, down to the last.
+/// The same if it waits for another thread.
 const PATIENCE_WITH_LOCKS: Duration = Duration::from_millis(2);
+/// These are halved each fourth time that a thread has gone first, down to this.
 const LEAST_PATIENCE: Duration = Duration::from_micros(60);
 /// The same if nothing is recorded any more for the thread that waits: all that others did comes before.
 const PATIENCE_AT_END: Duration = Duration::from_secs(2);
@@ -55,9 +56,9 @@ enum SpeakDue {
 /// How often threads have gone first.
 static WENT_FIRST: AtomicU32 = AtomicU32::new(0);
 
-fn patience_with_locks() -> Duration {
-    let halved = WENT_FIRST.load(Ordering::Relaxed) / 4;
-    (PATIENCE_WITH_LOCKS / (1 << halved.min(16))).max(LEAST_PATIENCE)
+fn halved(patience: Duration) -> Duration {
+    let times = WENT_FIRST.load(Ordering::Relaxed) / 4;
+    (patience / (1 << times.min(16))).max(LEAST_PATIENCE)
 }
 
 struct WaitForTurn {
@@ -82,14 +83,15 @@ impl WaitForTurn {
         let mut first = 0;
         for (place, thread) in others.threads.iter().rev() {
             first = *place;
-            // One that has not called yet may not have been created.
-            let Some(thread) = *thread else { continue };
-            match state(thread) {
-                None => return SpeakDue::Gone(*place),
-                Some('S') if !others.is_at_end && waits_for_thread(thread) => {
-                    patience = patience_with_locks()
+            match thread.map(|thread| (thread, state(thread))) {
+                // One that has not called yet may not have been created, and may never be.
+                None if others.is_at_end => {}
+                None => patience = halved(PATIENCE),
+                Some((_, None)) => return SpeakDue::Gone(*place),
+                Some((thread, Some('S'))) if !others.is_at_end && waits_for_thread(thread) => {
+                    patience = halved(PATIENCE_WITH_LOCKS);
                 }
-                Some('S') => {}
+                Some((_, Some('S'))) => {}
                 // In a debugger it may be stopped.
                 Some(_) => {
                     self.sleep = None;
