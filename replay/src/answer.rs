@@ -16,8 +16,8 @@
 //! | 7 | 18: the call's position in the order of all ranks' calls | how far behind the rank's last one |
 //! | 7 | 19: a mark: recorded by probes, at the very beginning | |
 //! | 7 | 20: another thread, which gets the next number | its name |
-//! | 7 | 22: a mark: polls that answer no are in no check from here on | |
 //! | 7 | 21: how often thread 0 has posted something while it was alone, before the first other thread | |
+//! | 7 | 22: a mark: polls that answer no are in no check from here on | |
 //!
 //! What comes first is of thread 0, the one that called MPI_Init. Calls that post sends or receives, or take a message, stand there in
 //! their order once there are several threads; of one thread it is clear.

@@ -82,8 +82,6 @@ void *next_of(const char *name);
 void suspend(void);
 void resume(void);
 int is_playing(void);
-// Threads may call at the same time.
-int are_threads_concurrent(void);
 // MPI_UNWEIGHTED, which in some libraries is a variable.
 const int *unweighted(void);
 
@@ -141,6 +139,20 @@ static inline void put_status(MPI_Status *status)
 // Ends a call with its result: an error goes to the communicator's handler, as it did.
 int result_of(int treatment, int result, MPI_Comm comm);
 
+// ---- Threads -------------------------------------------------------------------------------------------------------
+
+// The level that MPI_Init has given.
+void threads_begin(int level);
+// They may call at the same time.
+int are_threads_concurrent(void);
+// Of variables of each thread: this object is loaded with the program, so that there is room for them where they are found at once.
+#define PRELOADED __attribute__((tls_model("initial-exec")))
+// This thread calls, maybe for the first time.
+void know_thread(void);
+// A number that is the same in every run: threads that call at the same time count for themselves.
+enum numbered { COMMS, REQUESTS, FILES, NUMBERED };
+int64_t next_number(enum numbered what);
+
 // ---- Data ----------------------------------------------------------------------------------------------------------
 
 struct segment {
@@ -184,9 +196,6 @@ struct map {
 void *map_get(const struct map *map, uint64_t key);
 // NULL removes.
 void map_set(struct map *map, uint64_t key, void *value);
-// A number that is the same in every run: threads that call at the same time count for themselves.
-enum numbered { COMMS, REQUESTS, FILES, NUMBERED };
-int64_t next_number(enum numbered what);
 
 #define BITS(handle)                                                                                                   \
     ({                                                                                                                 \

@@ -27,7 +27,7 @@ static struct type_facts facts_of(MPI_Datatype type)
     static __thread struct {
         uint64_t bits;
         struct type_facts facts;
-    } cache[CACHED];
+    } cache[CACHED] PRELOADED;
     const uint64_t bits = BITS(type);
     const size_t place = (bits * 0x9e3779b97f4a7c15u) >> 58;
     if (cache[place].bits == bits && bits)

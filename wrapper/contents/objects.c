@@ -6,8 +6,20 @@
 
 #include "contents.h"
 
-// All that threads share here.
+// All that threads share here. Where they call one at a time, a lock would only be felt.
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void begin_alone(void)
+{
+    if (are_threads_concurrent())
+        pthread_mutex_lock(&lock);
+}
+
+static void end_alone(void)
+{
+    if (are_threads_concurrent())
+        pthread_mutex_unlock(&lock);
+}
 
 static void *room_for(size_t bytes)
 {
@@ -29,9 +41,9 @@ static size_t place_of(const struct map *map, uint64_t key)
 
 void *map_get(const struct map *map, uint64_t key)
 {
-    pthread_mutex_lock(&lock);
+    begin_alone();
     void *value = map->room ? map->values[place_of(map, key)] : NULL;
-    pthread_mutex_unlock(&lock);
+    end_alone();
     return value;
 }
 
@@ -53,18 +65,18 @@ static void grow(struct map *map)
 
 void map_set(struct map *map, uint64_t key, void *value)
 {
-    pthread_mutex_lock(&lock);
+    begin_alone();
     put(map, key, value);
-    pthread_mutex_unlock(&lock);
+    end_alone();
 }
 
 // Unless the key stands for something else by now.
 static void remove_if(struct map *map, uint64_t key, const void *value)
 {
-    pthread_mutex_lock(&lock);
+    begin_alone();
     if (map->room && map->values[place_of(map, key)] == value)
         put(map, key, NULL);
-    pthread_mutex_unlock(&lock);
+    end_alone();
 }
 
 // Of a map that no other thread is at.
@@ -92,18 +104,6 @@ static void put(struct map *map, uint64_t key, void *value)
         map->keys[to] = moved_key;
         map->values[to] = moved;
     }
-}
-
-// ---- Numbers -------------------------------------------------------------------------------------------------------
-
-int64_t next_number(enum numbered what)
-{
-    static int64_t of_rank[NUMBERED];
-    static __thread int64_t of_thread[NUMBERED];
-    if (!are_threads_concurrent())
-        return of_rank[what]++;
-    // Bits of the thread's name: 0 of the one that the process began with.
-    return dmc_thread_bits() << 32 | of_thread[what]++;
 }
 
 // ---- Communicators -------------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ struct pool {
 
 static void put_back(struct pool *pool, uint64_t handle)
 {
-    pthread_mutex_lock(&lock);
+    begin_alone();
     if (pool->count == pool->room) {
         pool->room = pool->room ? 2 * pool->room : 64;
         pool->handles = realloc(pool->handles, pool->room * sizeof *pool->handles);
@@ -205,17 +205,17 @@ static void put_back(struct pool *pool, uint64_t handle)
             abort();
     }
     pool->handles[pool->count++] = handle;
-    pthread_mutex_unlock(&lock);
+    end_alone();
 }
 
 // Whether there was one.
 static int take_out(struct pool *pool, void *handle, size_t bytes)
 {
-    pthread_mutex_lock(&lock);
+    begin_alone();
     const int is_there = pool->count > 0;
     if (is_there)
         memcpy(handle, &pool->handles[--pool->count], bytes);
-    pthread_mutex_unlock(&lock);
+    end_alone();
     return is_there;
 }
 

@@ -71,30 +71,15 @@ void *next_of(const char *name)
 static int mode = PASS;
 static pthread_t owner;
 // All threads may call: one at a time, so that their calls are one sequence, or at the same time.
-static int is_shared, is_multiple;
+static int is_shared;
 static int has_second_thread;
 // Of each thread.
-static __thread uintptr_t in_call;
-static __thread int is_suspended, is_known;
+static __thread uintptr_t in_call PRELOADED;
+static __thread int is_suspended PRELOADED;
 
 int is_playing(void)
 {
     return mode == PLAY;
-}
-
-int are_threads_concurrent(void)
-{
-    return is_multiple;
-}
-
-// The other wrapper gives threads names.
-static void know_thread(void)
-{
-    if (is_known)
-        return;
-    is_known = 1;
-    uint64_t (*name)(void) = (uint64_t(*)(void))dlsym(RTLD_DEFAULT, "dmscope_thread_name");
-    dmc_thread(name ? name() : 0);
 }
 
 int enter(unsigned call, uintptr_t stack)
@@ -156,7 +141,7 @@ void rank_begins(int result, int level)
     know_thread();
     owner = pthread_self();
     is_shared = level >= MPI_THREAD_SERIALIZED;
-    is_multiple = level == MPI_THREAD_MULTIPLE;
+    threads_begin(level);
     mode = dmc_begin_rank(library, rank, size, level);
 }
 

@@ -39,6 +39,7 @@ const WRAPPERS: [(&str, &str, &[&str]); 2] = [
         "libdmscope-wrapper-contents",
         &[
             "process",
+            "threads",
             "data",
             "objects",
             "messages",

@@ -372,9 +372,9 @@ fn is_without_messages(job: &Job, names: &OpNames, (odd, frequent): (&ChainGroup
             parts.kind == Kind::Copy && !parts.crosses && !is_in_call
         })
     };
-    let has_data = |call: CallSiteId| !has_no_data(&job.probes.call_parts(call).0);
+    let is_without_data = |call: CallSiteId| has_no_data(&job.probes.call_parts(call).0);
     are_own(frequent, &|call| call == CallSiteId::NONE)
-        && are_own(odd, &|call| call == CallSiteId::NONE || !has_data(call))
+        && are_own(odd, &|call| call == CallSiteId::NONE || is_without_data(call))
 }
 
 /// Whether the chain broke in calls that carry nothing of the program's memory, like those that make communicators: the library computes there

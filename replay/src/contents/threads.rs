@@ -23,28 +23,17 @@ const MOST_HEAD_BYTES: usize = 10 + NAME_BYTES + 10;
 /// Puts frames around items.
 #[derive(Debug, Default)]
 pub struct FrameWriter {
-    /// Of threads that have been given a place.
-    names: Vec<u64>,
+    /// How many threads have frames.
+    threads: usize,
 }
 
 impl FrameWriter {
-    /// How many threads have frames.
-    pub fn threads(&self) -> usize {
-        self.names.len()
-    }
-
-    /// The place of a thread, if it has one.
-    pub fn place(&self, name: u64) -> Option<usize> {
-        self.names.iter().position(|known| *known == name)
-    }
-
-    /// What stands before `len` bytes of a thread.
-    pub fn head(&mut self, name: u64, len: u64, out: &mut Vec<u8>) {
-        let known = self.place(name);
-        let place = known.unwrap_or(self.names.len());
+    /// What stands before `len` bytes of the thread at a place: of one that had frames, or of the next one.
+    pub fn head(&mut self, place: usize, name: u64, len: u64, out: &mut Vec<u8>) {
+        debug_assert!(place <= self.threads, "places are given one after the other");
         put(out, place as u64);
-        if known.is_none() {
-            self.names.push(name);
+        if place == self.threads {
+            self.threads += 1;
             out.extend_from_slice(&name.to_le_bytes());
         }
         put(out, len);
@@ -241,8 +230,13 @@ mod tests {
 
     fn written(frames: &[(u64, Vec<u8>)]) -> Vec<u8> {
         let (mut writer, mut out) = (FrameWriter::default(), vec![FRAMES]);
+        let mut names = Vec::new();
         for (name, bytes) in frames {
-            writer.head(*name, bytes.len() as u64, &mut out);
+            let place = names.iter().position(|known| known == name).unwrap_or(names.len());
+            if place == names.len() {
+                names.push(*name);
+            }
+            writer.head(place, *name, bytes.len() as u64, &mut out);
             out.extend_from_slice(bytes);
         }
         out

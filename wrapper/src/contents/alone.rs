@@ -1,11 +1,9 @@
 //! A rank that runs alone: what its calls get comes from its record.
 
 use std::ffi::{c_int, c_void};
-use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -13,8 +11,8 @@ use std::time::{Duration, Instant};
 use replay::contents::{ContentReader, ContentStop, FrameOrder};
 use replay::shared_page::{PageState, PageText, SharedPage, count_one};
 
+use super::alone_thread::{AloneThread, MappedRecord};
 use super::call_names::{call_name, call_text, difference};
-use super::ring::map;
 use crate::mapped_file::RankMapping;
 use crate::refusal::say;
 use crate::thread;
@@ -61,31 +59,6 @@ pub(super) struct AloneRank {
     holds: bool,
 }
 
-struct AloneThread {
-    name: u64,
-    record: MappedRecord,
-    reader: ContentReader,
-    /// The call that it is in.
-    call: u32,
-    /// Its number in the kernel, once it has called.
-    kernel_id: Option<libc::pid_t>,
-    /// Nothing is recorded any more for it, and it waits for what the others still do.
-    waits_at_end: bool,
-    /// It polls more often than it did, since then.
-    polls_since: Option<Instant>,
-}
-
-impl AloneThread {
-    fn new(name: u64, record: MappedRecord, ignores_data: bool) -> Self {
-        let reader = if ignores_data { ContentReader::ignoring_data() } else { ContentReader::default() };
-        Self { name, record, reader, call: 0, kernel_id: None, waits_at_end: false, polls_since: None }
-    }
-
-    fn is_at_end(&self) -> bool {
-        self.reader.is_at_end(self.record.bytes()) && !self.reader.has_polls()
-    }
-}
-
 /// For whom a thread waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OthersTurn {
@@ -106,36 +79,6 @@ pub(super) enum PollAnswer {
     No,
     /// No, though it did something else here: others must go on.
     NoInVain,
-}
-
-/// Stays mapped until the process ends.
-struct MappedRecord {
-    start: NonNull<u8>,
-    len: usize,
-}
-
-// SAFETY: nobody writes to it.
-unsafe impl Send for MappedRecord {}
-
-impl MappedRecord {
-    fn open(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
-        let len = usize::try_from(file.metadata()?.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        // Nothing can be mapped of an empty file.
-        if len == 0 {
-            return Ok(Self::empty());
-        }
-        Ok(Self { start: map(&file, len, libc::PROT_READ)?, len })
-    }
-
-    fn empty() -> Self {
-        Self { start: NonNull::dangling(), len: 0 }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: so many bytes are mapped, for as long as the process lives; dmscope has written them before, and keeps them.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
-    }
 }
 
 impl AloneRank {
@@ -244,7 +187,10 @@ impl AloneRank {
         let has_other = match &result {
             Ok(true) => false,
             Ok(false) => self.read(|reader, record| reader.has_another(record, call, compared)),
-            Err(stop) => matches!(stop, ContentStop::Another { .. } | ContentStop::Ended),
+            Err(ContentStop::Another { .. }) => true,
+            // The record of others may go on.
+            Err(ContentStop::Ended) => self.order.is_some(),
+            Err(_) => false,
         };
         if has_other && self.polls_beside_others() {
             return PollAnswer::NoInVain;

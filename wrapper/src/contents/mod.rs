@@ -2,6 +2,7 @@
 //! from the record when the rank runs alone.
 
 mod alone;
+mod alone_thread;
 mod c_abi;
 mod call_names;
 mod recorder;

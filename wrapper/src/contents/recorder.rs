@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering;
 
 use replay::contents::{ContentWriter, FRAMES, FrameWriter, MOST_FRAMED_THREADS};
-use replay::thread_name::FIRST_THREAD;
 
 use super::ring::MappedRing;
 use crate::refusal::say;
@@ -11,12 +10,13 @@ use crate::thread;
 
 pub(super) struct ContentRecorder {
     ring: MappedRing,
-    /// Of threads that may call at the same time one each, by their places in frames; else one for all.
+    /// Of threads that may call at the same time one each, by place; else one for all.
     writers: Vec<ContentWriter>,
     frames: Option<FrameWriter>,
     rank: u32,
-    /// Bytes on their way to the ring.
+    /// Bytes on their way to the ring, and what stands before them.
     out: Vec<u8>,
+    head: Vec<u8>,
     is_stopped: bool,
 }
 
@@ -25,10 +25,11 @@ impl ContentRecorder {
     pub(super) fn new(ring: MappedRing, rank: u32, has_frames: bool) -> Self {
         let mut recorder = Self {
             ring,
-            writers: vec![ContentWriter::default()],
+            writers: Vec::new(),
             frames: has_frames.then(FrameWriter::default),
             rank,
             out: Vec::with_capacity(256),
+            head: Vec::with_capacity(32),
             is_stopped: false,
         };
         if has_frames {
@@ -38,19 +39,16 @@ impl ContentRecorder {
     }
 
     pub(super) fn call(&mut self, call: u32, compared: &[i64], sum: Option<u32>) {
-        if let Some(frames) = &self.frames {
-            let name = thread::name();
-            if name == 0 {
-                return self.refuse(call, "by a thread that neither pthread_create nor thrd_create has made");
-            }
-            if frames.threads() >= MOST_FRAMED_THREADS && frames.place(name).is_none() {
-                return self.refuse(call, &format!("by more than {MOST_FRAMED_THREADS} threads"));
-            }
+        if !self.knows_thread(call) {
+            return;
         }
         self.put(|writer, out| writer.call(call, compared, sum, out));
     }
 
     pub(super) fn no(&mut self, call: u32, compared: &[i64]) {
+        if !self.knows_thread(call) {
+            return;
+        }
         self.put(|writer, out| writer.no(call, compared, out));
     }
 
@@ -85,12 +83,11 @@ impl ContentRecorder {
         if self.is_stopped {
             return;
         }
-        let mut out = std::mem::take(&mut self.out);
-        let place =
-            self.frames.as_ref().map_or(0, |frames| frames.place(self.name()).unwrap_or(frames.threads()));
+        let place = self.place();
         if place == self.writers.len() {
             self.writers.push(ContentWriter::default());
         }
+        let mut out = std::mem::take(&mut self.out);
         write(&mut self.writers[place], &mut out);
         if !out.is_empty() {
             self.write_frame(&out);
@@ -102,21 +99,34 @@ impl ContentRecorder {
         }
     }
 
-    /// Whose frames this thread's are.
-    fn name(&self) -> u64 {
-        match thread::name() {
-            // Its refusal is all that it leaves.
-            0 => FIRST_THREAD,
-            name => name,
+    /// Gives the thread its place, when it calls first. False: it cannot be recorded.
+    fn knows_thread(&mut self, call: u32) -> bool {
+        if self.frames.is_none() || thread::place().is_some() {
+            return true;
         }
+        if thread::name() == 0 {
+            self.refuse(call, "by a thread that neither pthread_create nor thrd_create has made");
+        } else if self.writers.len() >= MOST_FRAMED_THREADS {
+            self.refuse(call, &format!("by more than {MOST_FRAMED_THREADS} threads"));
+        } else {
+            thread::set_place(self.writers.len());
+        }
+        thread::place().is_some()
+    }
+
+    /// Whose frames this thread's are. Of one that has no place its refusal is all that it leaves, with the first one's.
+    fn place(&self) -> usize {
+        self.frames.as_ref().and_then(|_| thread::place()).unwrap_or(0)
     }
 
     fn write_frame(&mut self, bytes: &[u8]) {
-        let name = self.name();
+        let place = self.place();
         if let Some(frames) = &mut self.frames {
-            let mut head = Vec::with_capacity(32);
-            frames.head(name, bytes.len() as u64, &mut head);
+            let mut head = std::mem::take(&mut self.head);
+            frames.head(place, thread::name(), bytes.len() as u64, &mut head);
             self.write(&head);
+            head.clear();
+            self.head = head;
         }
         self.write(bytes);
     }

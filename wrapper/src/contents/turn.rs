@@ -25,11 +25,13 @@ const PAUSE: Duration = Duration::from_micros(50);
 
 /// The work, as soon as it is this thread's turn. `polls`: it asks whether a poll answers no.
 pub(super) fn in_turn(polls: bool) -> Option<Owned<'static, ContentWork>> {
-    let mut wait = WaitForTurn::new();
+    // A clock is not read for each call: most need not wait.
+    let mut wait = None;
     loop {
         let mut work = work()?;
         let ContentWork::Play(rank) = &mut *work else { return Some(work) };
         let Some(others) = rank.speak(polls) else { return Some(work) };
+        let wait = wait.get_or_insert_with(WaitForTurn::new);
         match wait.with(&others) {
             SpeakDue::Soon => {}
             SpeakDue::Gone(place) => rank.has_gone(place),
