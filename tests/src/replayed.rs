@@ -349,7 +349,12 @@ impl ReplayRun {
         for (rank, (own, other)) in self.logs.iter().zip(&recorded.logs).enumerate() {
             ensure!(!other.is_empty(), "rank {rank} has logged nothing");
             if let Some(line) = first_difference(own, other) {
-                bail!("rank {rank} differs from line {line} of its log on\n{}", self.said);
+                let text = |log: &[u8]| String::from_utf8_lossy(log).lines().nth(line - 1).map(str::to_owned);
+                let (own, other) = (text(own), text(other));
+                bail!(
+                    "rank {rank} differs from line {line} of its log on: {own:?}, not {other:?}\n{}",
+                    self.said
+                );
             }
         }
         ensure!(self.output == recorded.output, "output differs:\n{}\n{}", self.output, recorded.output);
