@@ -91,6 +91,12 @@ impl Recording {
         self.threads.len() > 1
     }
 
+    /// Whether polls that answer no are in no checksum.
+    #[inline]
+    pub fn polls_are_apart(&self) -> bool {
+        self.has_several()
+    }
+
     /// Where there are several threads, the one that acts, and its polls that answered no since its last entry: not yet in the bytes.
     #[inline]
     pub fn polls_of_thread(&self) -> Option<(usize, u64)> {
@@ -182,7 +188,7 @@ impl Recording {
     /// What the call answered.
     pub fn answer(&mut self, answer: Answer, out: &mut Vec<u8>) {
         if answer == Answer::No {
-            let is_apart = self.has_several();
+            let is_apart = self.polls_are_apart();
             let speaks = self.speaks();
             speaks.polls += 1;
             if is_apart {

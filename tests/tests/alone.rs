@@ -97,6 +97,8 @@ fn threads_that_call_at_the_same_time_get_what_they_got() -> Result<()> {
             ("anythread", &["told", "--log", "LOG", "--rounds", "20"]),
             ("anythread", &["locked", "--log", "LOG", "--rounds", "20"]),
             ("anythread", &["hand", "--log", "LOG", "--rounds", "10", "--c11", "1"]),
+            // The others only compute.
+            ("hybrid", &["--log", "LOG", "--rounds", "10"]),
             ("random", &["--numbered", "1", "--seed", "4", "--programs", "5", "--log", "LOG"]),
         ] {
             let (case, logs) = recorded(library, program, arguments, 3)?;

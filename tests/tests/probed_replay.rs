@@ -215,6 +215,15 @@ fn threads_that_call_one_at_a_time_are_recorded_by_probes_too() -> Result<()> {
 }
 
 #[test]
+fn ranks_that_poll_while_threads_of_theirs_compute_are_recorded_by_probes_too() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        let case = ReplayCase::own(library, "hybrid", &["--log", "LOG", "--rounds", "10"])?;
+        record_and_replay(&case).with_context(|| format!("{library:?}"))?;
+    }
+    Ok(())
+}
+
+#[test]
 fn threads_with_tags_of_their_own_are_recorded_by_probes_for_certain() -> Result<()> {
     for library in MpiImplementation::ALL {
         let case = ReplayCase::own(library, "anythread", &["tagged", "--log", "LOG", "--rounds", "20"])?;

@@ -53,6 +53,19 @@ fn threads_that_poll_until_another_one_tells_them_to_stop_are_replayed() -> Resu
     Ok(())
 }
 
+/// How often the thread that calls polls, and reads clocks, until others have computed is chance.
+#[test]
+fn ranks_that_poll_while_threads_of_theirs_compute_are_replayed() -> Result<()> {
+    for library in MpiImplementation::ALL {
+        for level in [&["--level", "funneled"][..], &["--level", "single", "--early", "1"]] {
+            let arguments = [&["--log", "LOG", "--rounds", "10"], level].concat();
+            let case = ReplayCase::own(library, "hybrid", &arguments)?;
+            case.record_and_replay().with_context(|| format!("{library:?}, {level:?}"))?;
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn a_crash_of_a_thread_happens_in_every_replay() -> Result<()> {
     for library in MpiImplementation::ALL {

@@ -22,6 +22,8 @@ static PAGE: AtomicPtr<SharedPage> = AtomicPtr::new(ptr::null_mut());
 static IN_CALL: AtomicUsize = AtomicUsize::new(0);
 /// Of a [`CallCheck`].
 static CHECK: AtomicU64 = AtomicU64::new(0);
+/// What it was before the last call.
+static CHECK_BEFORE: AtomicU64 = AtomicU64::new(0);
 
 /// What was known here when calls ceased to be plain.
 pub(crate) struct PlainState {
@@ -33,6 +35,7 @@ pub(crate) struct PlainState {
 pub(crate) fn begin(page: &'static SharedPage, check: CallCheck) {
     PAGE.store(ptr::from_ref(page).cast_mut(), Ordering::Relaxed);
     CHECK.store(check.to_bits(), Ordering::Relaxed);
+    CHECK_BEFORE.store(check.to_bits(), Ordering::Relaxed);
     IN_CALL.store(0, Ordering::Relaxed);
     THREAD.store(ThisThread::now().number(), Ordering::Release);
 }
@@ -69,6 +72,11 @@ pub(crate) fn check() -> Option<CallCheck> {
     are_on().then(check_so_far)
 }
 
+/// The call that has begun last is in no checksum.
+pub(crate) fn leave_out() {
+    CHECK.store(CHECK_BEFORE.load(Ordering::Relaxed), Ordering::Relaxed);
+}
+
 /// A call begins, as [`ThisRank::enter`](crate::rank::ThisRank::enter) has it. None: it is not plain.
 #[inline]
 pub(crate) fn enter(call: u32, arguments: [i32; 3], return_address: u64, stack: usize) -> Option<Treatment> {
@@ -85,6 +93,7 @@ pub(crate) fn enter(call: u32, arguments: [i32; 3], return_address: u64, stack: 
     count_one(&page.calls);
     show_call(page, call, arguments, return_address);
     let mut check = check_so_far();
+    CHECK_BEFORE.store(check.to_bits(), Ordering::Relaxed);
     check.call(call, arguments);
     CHECK.store(check.to_bits(), Ordering::Relaxed);
     Some(Treatment::Record)

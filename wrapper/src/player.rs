@@ -64,8 +64,13 @@ impl Player {
     }
 
     /// See [`Playback::clocks_beside_threads`](replay::Playback::clocks_beside_threads).
-    pub(crate) fn clocks_beside_threads(&mut self) -> Option<usize> {
+    pub(crate) fn clocks_beside_threads(&self) -> Option<usize> {
         self.played.playback.clocks_beside_threads()
+    }
+
+    /// See [`Playback::threads_compute`](replay::Playback::threads_compute).
+    pub(crate) fn threads_compute(&mut self) {
+        self.played.playback.threads_compute();
     }
 
     /// This thread acts from here on.

@@ -34,8 +34,7 @@ pub(crate) struct ThisRank {
     threads: Vec<RankThread>,
     /// The one that acts.
     speaker: usize,
-    /// Threads may make calls at the same time.
-    is_multiple: bool,
+    calling: CallingThreads,
     /// One of them posts a send or receive: its place, and what it was told before.
     posting: Option<(usize, TurnDue)>,
     /// Those that are in calls, by place.
@@ -90,7 +89,7 @@ pub(crate) fn rank_soon() -> Option<Owned<'static, ThisRank>> {
 
 #[inline]
 fn speaking(mut rank: Owned<'static, ThisRank>) -> Option<Owned<'static, ThisRank>> {
-    (!rank.is_multiple || rank.speak()).then_some(rank)
+    (!rank.is_multiple() || rank.speak()).then_some(rank)
 }
 
 /// From now on there is no rank.
@@ -115,10 +114,11 @@ pub(crate) fn thread_is_created() {
     // The first one is created by the only thread that there is.
     if !HAS_THREADS.swap(true, Ordering::AcqRel)
         && let Some(mut rank) = RANK.get()
-        && rank.may_have_threads()
     {
         rank.expect_threads();
-        RANK.share();
+        if rank.calling != CallingThreads::One {
+            RANK.share();
+        }
     }
 }
 
@@ -163,7 +163,7 @@ pub(crate) fn begin(introduction: &Introduction) {
                 order,
                 threads: vec![RankThread::new(0)],
                 speaker: 0,
-                is_multiple: false,
+                calling: CallingThreads::One,
                 posting: None,
                 in_calls: Vec::new(),
                 clock_row: None,
@@ -177,8 +177,7 @@ pub(crate) fn begin(introduction: &Introduction) {
             };
             let _ = FOR_OTHERS.set(RankForOthers { page: rank.page(), replay_holds });
             thread::set_place(0);
-            let has_threads = HAS_THREADS.load(Ordering::Acquire) && rank.may_have_threads();
-            if has_threads {
+            if HAS_THREADS.load(Ordering::Acquire) {
                 rank.expect_threads();
             }
             if rank.is_plain()
@@ -186,7 +185,8 @@ pub(crate) fn begin(introduction: &Introduction) {
             {
                 recorder.begin_plain_calls();
             }
-            RANK.give(rank, has_threads);
+            let is_shared = rank.calling != CallingThreads::One;
+            RANK.give(rank, is_shared);
             if wish.action != WishedAction::Deterministic {
                 early_clocks::rank_begins();
             }
@@ -198,6 +198,15 @@ pub(crate) fn begin(introduction: &Introduction) {
         }
         Err(why) => say(&format!("rank {rank} is not recorded: {why}")),
     }
+}
+
+/// Which of the program's threads may call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CallingThreads {
+    /// The rank's own: others only compute, if there are any.
+    One,
+    OneAtATime,
+    Several,
 }
 
 /// Whether a thread may post.
@@ -244,14 +253,20 @@ impl ThisRank {
         }
     }
 
-    /// Whether other threads may make calls, one at a time or several.
-    fn may_have_threads(&self) -> bool {
+    /// Who may call once the program has created threads. None: it is not looked at.
+    fn calling_threads(&self) -> Option<CallingThreads> {
         let is_logical = matches!(self.work, RankWork::Logical(_));
-        match self.page().thread_level.load(Ordering::Relaxed) {
-            SERIALIZED => !is_logical,
-            MULTIPLE => !is_logical && self.messages.is_none(),
-            _ => false,
-        }
+        let calling = match self.page().thread_level.load(Ordering::Relaxed) {
+            SERIALIZED => CallingThreads::OneAtATime,
+            MULTIPLE if self.messages.is_some() => return None,
+            MULTIPLE => CallingThreads::Several,
+            _ => CallingThreads::One,
+        };
+        (!is_logical).then_some(calling)
+    }
+
+    fn is_multiple(&self) -> bool {
+        self.calling == CallingThreads::Several
     }
 
     /// Nothing is done but to record what one thread is answered.
@@ -259,8 +274,7 @@ impl ThisRank {
         matches!(self.work, RankWork::Record(_))
             && self.messages.is_none()
             && self.order.is_none()
-            && self.clock_row.is_none()
-            && !self.is_multiple
+            && self.calling == CallingThreads::One
     }
 
     /// Calls of more than one thread, or of one too many, go through the rank.
@@ -273,24 +287,37 @@ impl ThisRank {
         }
     }
 
-    /// They will be there.
+    /// The program has threads from here on.
     fn expect_threads(&mut self) {
-        self.end_plain_calls();
-        if self.page().thread_level.load(Ordering::Relaxed) == SERIALIZED {
-            let played = match &mut self.work {
-                RankWork::Replay(player) => {
-                    player.clocks_beside_threads().unwrap_or_else(|| player.thread(CLOCKS_ROW))
+        let Some(calling) = self.calling_threads() else { return };
+        match calling {
+            CallingThreads::One => {
+                if let RankWork::Replay(player) = &mut self.work {
+                    player.threads_compute();
                 }
-                _ => 0,
-            };
-            let recorded = self.recorder().map_or(0, |recorder| recorder.add_thread(CLOCKS_ROW));
-            self.clock_row = Some((recorded, played));
-        } else {
-            self.is_multiple = true;
-            self.page().threads.store(1, Ordering::Relaxed);
-            self.add_clock_row();
-            dms_threads.store(1, Ordering::Release);
+                // The record itself says from where on they are beside.
+                let played = self.threads[self.speaker].row;
+                self.clock_row = self.recorder().map(|recorder| (recorder.add_thread(CLOCKS_ROW), played));
+            }
+            CallingThreads::OneAtATime => {
+                self.end_plain_calls();
+                let played = match &mut self.work {
+                    RankWork::Replay(player) => {
+                        player.clocks_beside_threads().unwrap_or_else(|| player.thread(CLOCKS_ROW))
+                    }
+                    _ => 0,
+                };
+                let recorded = self.recorder().map_or(0, |recorder| recorder.add_thread(CLOCKS_ROW));
+                self.clock_row = Some((recorded, played));
+            }
+            CallingThreads::Several => {
+                self.end_plain_calls();
+                self.page().threads.store(1, Ordering::Relaxed);
+                self.add_clock_row();
+                dms_threads.store(1, Ordering::Release);
+            }
         }
+        self.calling = calling;
     }
 
     /// Clocks of the first thread go beside the calls of all. It takes the place of a thread, so that places and numbers in the record stay the
@@ -310,7 +337,7 @@ impl ThisRank {
 
     /// Threads call one at a time.
     fn is_serialized(&self) -> bool {
-        self.clock_row.is_some() && !self.is_multiple
+        self.calling == CallingThreads::OneAtATime
     }
 
     /// The thread that runs acts from here on. One that has no name may not.
@@ -461,7 +488,7 @@ impl ThisRank {
         stack: usize,
     ) -> Treatment {
         self.end_plain_calls();
-        let (page, place, is_multiple) = (self.page(), self.speaker, self.is_multiple);
+        let (page, place, is_multiple) = (self.page(), self.speaker, self.is_multiple());
         let is_serialized = self.is_serialized();
         let thread = self.thread();
         // One that was left by a jump is farther down than whoever calls now, or was another thread's.
@@ -581,7 +608,7 @@ impl ThisRank {
                 }
             }
             // A thread whose record has ended comes after those that still have positions.
-            let last = player.last_position().filter(|_| self.is_multiple);
+            let last = player.last_position().filter(|_| self.calling == CallingThreads::Several);
             if due.is_none() && last.is_some_and(|last| !order.has_passed(last)) {
                 return false;
             }
@@ -609,7 +636,7 @@ impl ThisRank {
         if let RankWork::Logical(rank) = &self.work {
             rank.publish();
         }
-        if self.is_multiple {
+        if self.is_multiple() {
             self.in_calls.retain(|place| *place != self.speaker);
             end_call(&self.threads, &self.in_calls, self.speaker, self.page());
         } else {
@@ -620,7 +647,7 @@ impl ThisRank {
     /// The program does something else than it did: stops here. In a debugger the rank can be looked at.
     pub(crate) fn diverge(&mut self, why: &str) {
         if let RankWork::Replay(player) = &self.work {
-            if self.is_multiple {
+            if self.is_multiple() {
                 self.threads[self.speaker].show(self.page());
             }
             diverge(self.page(), player.holds, why);

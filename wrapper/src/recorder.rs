@@ -68,6 +68,9 @@ impl AnswerRecorder {
             self.recording.set_call_check(check);
         }
         self.recording.answer(answer, &mut self.out);
+        if is_no && self.recording.polls_are_apart() {
+            plain_calls::leave_out();
+        }
         let page = self.file.page();
         count_one(&page.answers);
         if is_no {

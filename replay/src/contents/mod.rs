@@ -208,6 +208,32 @@ mod tests {
     }
 
     #[test]
+    fn other_polls_are_passed_over_only_if_the_one_that_is_asked_comes_behind_them() {
+        let (mut writer, mut out) = (ContentWriter::default(), Vec::new());
+        for call in [3, 3, 3, 4, 4] {
+            writer.no(call, &[1], &mut out);
+        }
+        writer.call(5, &[2], None, &mut out);
+        writer.end(&mut out);
+        for polled in 0..3 {
+            let mut reader = ContentReader::default();
+            (0..polled).for_each(|_| assert_eq!(reader.is_no(&out, 3, &[1]), Ok(true)));
+            assert_eq!(reader.pass_polls_before(&out, 6, &[1]), Ok(false));
+            assert_eq!(reader.is_no(&out, 3, &[1]), Ok(true), "nothing was passed over");
+            assert_eq!(reader.pass_polls_before(&out, 4, &[1]), Ok(true));
+            assert_eq!([reader.is_no(&out, 4, &[1]), reader.is_no(&out, 4, &[1])], [Ok(true), Ok(true)]);
+            assert_eq!(reader.pass_polls_before(&out, 3, &[1]), Ok(false), "a call comes");
+            assert_eq!(reader.call(&out, 5, &[2], None), Ok(()));
+            assert_eq!((reader.pass_polls_before(&out, 3, &[1]), reader.end(&out)), (Ok(false), Ok(())));
+        }
+        assert_eq!(
+            ContentReader::default().pass_polls_before(&out, 5, &[2]),
+            Ok(true),
+            "of a call that is a poll"
+        );
+    }
+
+    #[test]
     fn many_polls_that_answer_no_take_a_few_bytes() {
         let (mut writer, mut out) = (ContentWriter::default(), Vec::new());
         (0..1000).for_each(|_| writer.no(3, &[1, 2], &mut out));

@@ -132,6 +132,42 @@ impl ContentReader {
         }
     }
 
+    /// Passes over other polls that answered no, if behind them comes this one, or its call: how often a thread polls while others go on is chance.
+    /// False: something else comes, and nothing is passed over.
+    ///
+    /// # Errors
+    /// The record is cut within one.
+    pub fn pass_polls_before(
+        &mut self,
+        record: &[u8],
+        call: u32,
+        compared: &[i64],
+    ) -> Result<bool, ContentStop> {
+        let before = (self.at, self.poll.clone());
+        let is_found = |next: &CallContents| next.call == call && next.numbers == compared;
+        loop {
+            self.take_again(record)?;
+            self.poll = None;
+            let mut rest = self.rest(record);
+            let kind = rest.first().copied();
+            if !matches!(kind, Some(NO | CALL)) {
+                break;
+            }
+            byte(&mut rest)?;
+            let next = named(&mut rest)?;
+            if is_found(&next) {
+                return Ok(true);
+            }
+            if kind == Some(CALL) {
+                break;
+            }
+            self.poll = Some((next, 0));
+            self.read(record, rest);
+        }
+        (self.at, self.poll) = before;
+        Ok(false)
+    }
+
     /// Whether a poll has still to answer no, without that anything is read.
     pub fn has_polls(&self) -> bool {
         self.poll.as_ref().is_some_and(|(_, again)| *again > 0)

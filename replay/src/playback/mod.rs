@@ -56,6 +56,19 @@ struct ClocksBeside {
     due: [VecDeque<i64>; CLOCKS],
 }
 
+impl ClocksBeside {
+    /// Of what all threads have in a record, the row of the clocks.
+    fn of(row: usize, rows: &mut [ThreadRow]) -> Self {
+        let mut due = [const { VecDeque::new() }; CLOCKS];
+        for (clock, went_on) in rows.get_mut(row).map(ThreadRow::take_clocks).unwrap_or_default() {
+            if let Some(due) = due.get_mut(usize::from(clock)) {
+                due.push_back(went_on);
+            }
+        }
+        Self { row, due }
+    }
+}
+
 /// More receives are never open at once: what a record claims is not believed.
 const MOST_OPEN: usize = 1 << 24;
 
@@ -158,7 +171,7 @@ impl Playback {
         }
         let recorded = names.len();
         let clocks = [None; CLOCKS];
-        let beside = None;
+        let beside = names.get(&CLOCKS_ROW).map(|row| ClocksBeside::of(*row, &mut rows));
         Ok(Self {
             rows,
             names,
@@ -190,18 +203,16 @@ impl Playback {
         })
     }
 
-    /// Threads may make calls at the same time from here on: the number of the row in which clocks are recorded beside them. None: the record has
-    /// none.
-    pub fn clocks_beside_threads(&mut self) -> Option<usize> {
-        let row = *self.names.get(&CLOCKS_ROW)?;
-        let mut due = [const { VecDeque::new() }; CLOCKS];
-        for (clock, went_on) in self.rows.get_mut(row)?.take_clocks() {
-            if let Some(due) = due.get_mut(usize::from(clock)) {
-                due.push_back(went_on);
-            }
+    /// The number of the row in which clocks are recorded beside threads. None: the record has none.
+    pub fn clocks_beside_threads(&self) -> Option<usize> {
+        self.beside.as_ref().map(|beside| beside.row)
+    }
+
+    /// The program has threads from here on that make no calls, but decide how often the only one that does polls. A record by probes does not say.
+    pub fn threads_compute(&mut self) {
+        if self.marks.is_by_probes && self.recorded == 0 {
+            self.rows[0].set_polls_apart_from_here();
         }
-        self.beside = Some(ClocksBeside { row, due });
-        Some(row)
     }
 
     /// From here on, this thread acts: 0, or a number from [`Playback::thread`].
@@ -281,7 +292,8 @@ impl Playback {
             return Ok(None);
         }
         let went_on = match &mut self.beside {
-            Some(beside) if beside.row == self.speaker => {
+            // The only thread that calls reads them beside its calls too, once there are others.
+            Some(beside) if beside.row == self.speaker || self.rows[self.speaker].is_apart() => {
                 beside.due.get_mut(usize::from(clock)).and_then(VecDeque::pop_front)
             }
             _ => self.speaks().clock(clock)?,

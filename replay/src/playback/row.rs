@@ -61,8 +61,13 @@ impl ThreadRow {
         self.apart_from = Some(from);
     }
 
+    /// The same, from what is played next.
+    pub(super) fn set_polls_apart_from_here(&mut self) {
+        self.apart_from.get_or_insert(self.at);
+    }
+
     /// Whether polls that come next may be more or fewer than there were.
-    fn is_apart(&self) -> bool {
+    pub(super) fn is_apart(&self) -> bool {
         self.apart_from.is_some_and(|from| self.at >= from)
     }
 
@@ -103,6 +108,9 @@ impl ThreadRow {
     /// # Errors
     /// The program does something else than it did.
     pub(super) fn due(&mut self, asked: AskedFor, requests: u32) -> Result<Due, Divergence> {
+        if !asked.is_poll() {
+            self.pass_polls_apart();
+        }
         if let Some(answer) = self.detour(asked) {
             if let Answer::Index(Some(index)) = answer
                 && index >= requests
@@ -114,9 +122,6 @@ impl ThreadRow {
         if self.is_left() {
             return Ok(Due::Anything);
         }
-        if self.are_apart && !asked.is_poll() {
-            self.pass_polls();
-        }
         while self.polls == 0 {
             let (before, is_apart) = (self.at, self.is_apart());
             match self.next() {
@@ -127,7 +132,6 @@ impl ThreadRow {
                     }
                     return self.answer(asked, answer, check, requests);
                 }
-                Some(RecordEntry::Polls(polls)) if is_apart && !asked.is_poll() => self.pass(polls),
                 Some(RecordEntry::Polls(polls)) => (self.polls, self.are_apart) = (polls, is_apart),
                 Some(RecordEntry::Clock { .. }) => return Err(Divergence::NoClockRead { asked }),
                 _ if self.marks.is_whole && is_apart && asked.is_poll() => return Ok(self.no_in_vain()),
@@ -148,18 +152,36 @@ impl ThreadRow {
         Ok(Due::Answer(Answer::No))
     }
 
-    /// The thread goes on before it has polled as often as it did.
-    fn pass_polls(&mut self) {
-        let polls = std::mem::take(&mut self.polls);
+    /// The thread goes on, maybe before it has polled as often as it did: calls count as if it had.
+    fn pass_polls_apart(&mut self) {
+        if self.polls > 0 && self.are_apart {
+            let polls = std::mem::take(&mut self.polls);
+            self.skip(polls);
+        }
+        while self.polls == 0 && self.is_apart() {
+            let before = self.at;
+            match self.next() {
+                Some(RecordEntry::Polls(polls)) => self.skip(polls),
+                _ => {
+                    self.at = before;
+                    break;
+                }
+            }
+        }
+    }
+
+    fn skip(&mut self, polls: u64) {
+        self.calls = self.calls.saturating_add(polls);
         self.pass(polls);
     }
 
     /// So many answers were given, or are not asked for any more.
-    fn pass(&mut self, polls: u64) {
-        self.played = self.played.saturating_add(polls);
+    fn pass(&mut self, answers: u64) {
+        self.played = self.played.saturating_add(answers);
     }
 
     fn no_in_vain(&mut self) -> Due {
+        self.calls = self.calls.saturating_sub(1);
         self.check = self.check_before;
         Due::NoInVain
     }
@@ -209,15 +231,19 @@ impl ThreadRow {
         if self.polls > 0 && !self.are_apart {
             return Err(Divergence::OtherCalls);
         }
-        self.pass_polls();
+        let polls = std::mem::take(&mut self.polls);
+        self.skip(polls);
         while let Some(mut rest) = self.bytes.get(self.at..).filter(|rest| !rest.is_empty()) {
             // It was read before.
             let Ok(entry) = RecordEntry::take(&mut rest) else { break };
             if let RecordEntry::Polls(polls) = entry
                 && self.is_apart()
             {
-                self.played = self.played.saturating_add(polls);
-            } else if is_played(&entry) {
+                self.at = self.bytes.len() - rest.len();
+                self.skip(polls);
+                continue;
+            }
+            if is_played(&entry) {
                 return Err(Divergence::OtherCalls);
             }
             self.at = self.bytes.len() - rest.len();
@@ -293,7 +319,8 @@ impl ThreadRow {
         if !self.is_over() {
             return Err(Divergence::EndsEarly);
         }
-        self.pass_polls();
+        let polls = std::mem::take(&mut self.polls);
+        self.pass(polls);
         while let Some(entry) = self.next() {
             if let RecordEntry::Polls(polls) = entry {
                 self.pass(polls);

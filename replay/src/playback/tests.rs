@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::answer::Answer;
 use crate::call_check::FIRST_CALL_UNCHECKED_BY_PROBES;
+use crate::cut::Detour;
 use crate::recording::Recording;
 
 /// What a made-up program does.
@@ -310,7 +311,7 @@ fn beside_several_threads_each_clock_goes_on_for_itself_however_often_others_are
         assert_eq!(playback.due(AskedFor::Poll, 0), Ok(Due::Answer(Answer::Yes)));
     }
     assert!(playback.is_over() && playback.end().is_ok());
-    let mut older = Playback::new(Vec::new(), 0).expect("a record");
+    let older = Playback::new(Vec::new(), 0).expect("a record");
     assert_eq!(older.clocks_beside_threads(), None);
 }
 
@@ -329,4 +330,74 @@ fn an_index_beyond_the_requests_is_a_divergence() {
     let mut playback = of_answers(&[(AskedFor::Index, Answer::Index(Some(5)))]);
     playback.call(AskedFor::Index as u32, [0; 3]);
     assert_eq!(playback.due(AskedFor::Index, 5), Err(Divergence::NoSuchRequest { index: 5, requests: 5 }));
+}
+
+/// A thread polls three times in vain, while others compute, and then gets a message; the first clock shows 70 before and 77 meanwhile.
+fn beside_others_that_compute() -> Vec<u8> {
+    let (mut recording, mut out) = (Recording::default(), Vec::new());
+    recording.clock(1, 70, &mut out);
+    let row = recording.add_thread(CLOCKS_ROW, &mut out);
+    for _ in 0..3 {
+        recording.call(9, [0; 3]);
+        recording.answer(Answer::No, &mut out);
+    }
+    recording.speak(row);
+    recording.clock(1, 77, &mut out);
+    recording.speak(0);
+    recording.call(5, [0; 3]);
+    recording.answer(Answer::From(Some(3)), &mut out);
+    out
+}
+
+#[test]
+fn the_only_thread_that_calls_polls_and_reads_clocks_as_often_as_chance_has_it_beside_others_that_compute() {
+    for polled in 0..6 {
+        let mut playback = Playback::new(beside_others_that_compute(), 0).expect("a record");
+        assert_eq!(playback.clock(1), Ok(Some(70)));
+        for nth in 0..polled {
+            playback.call(9, [0; 3]);
+            let due = if nth < 3 { Due::Answer(Answer::No) } else { Due::NoInVain };
+            assert_eq!(playback.due(AskedFor::Poll, 0), Ok(due));
+        }
+        assert_eq!([playback.clock(1), playback.clock(1)], [Ok(Some(77)), Ok(None)]);
+        playback.call(5, [0; 3]);
+        assert_eq!(playback.due(AskedFor::Source, 0), Ok(Due::Answer(Answer::From(Some(3)))));
+        assert!(playback.end().is_ok());
+    }
+}
+
+#[test]
+fn calls_are_counted_as_they_were_however_often_it_polls() {
+    for polled in 0..6 {
+        let detour = Some(Detour { call: 4, value: 8 });
+        let cut = RankCut { calls: Some(4), detour, posts: [].into() };
+        let mut playback = Playback::new(beside_others_that_compute(), 0).expect("a record").cut(cut);
+        assert_eq!(playback.clock(1), Ok(Some(70)));
+        for _ in 0..polled {
+            playback.call(9, [0; 3]);
+            assert_ne!(playback.due(AskedFor::Poll, 0), Ok(Due::Anything), "it is left later");
+        }
+        playback.call(5, [0; 3]);
+        assert_eq!(playback.due(AskedFor::Source, 0), Ok(Due::Answer(Answer::From(Some(8)))));
+        assert!(!playback.has_ended());
+        playback.call(5, [0; 3]);
+        assert!(playback.has_ended());
+    }
+}
+
+#[test]
+fn that_others_compute_is_known_of_what_probes_recorded_by_the_program_that_is_replayed() {
+    let mut out = Vec::new();
+    let mut recording = Recording::by_probes(&mut out);
+    recording.refused(3);
+    recording.call(5, [0; 3]);
+    recording.answer(Answer::From(Some(3)), &mut out);
+    for knows in [false, true] {
+        let mut playback = Playback::new(out.clone(), 0).expect("a record");
+        if knows {
+            playback.threads_compute();
+        }
+        playback.call(5, [0; 3]);
+        assert_eq!(playback.due(AskedFor::Source, 0).is_ok(), knows, "without a poll");
+    }
 }

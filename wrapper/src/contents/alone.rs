@@ -183,7 +183,13 @@ impl AloneRank {
     }
 
     pub(super) fn is_no(&mut self, call: u32, compared: &[i64]) -> PollAnswer {
-        let result = self.read(|reader, record| reader.is_no(record, call, compared));
+        let mut result = self.read(|reader, record| reader.is_no(record, call, compared));
+        if matches!(result, Err(ContentStop::Another { .. }))
+            && has_threads()
+            && self.read(|reader, record| reader.pass_polls_before(record, call, compared)) == Ok(true)
+        {
+            result = self.read(|reader, record| reader.is_no(record, call, compared));
+        }
         let has_other = match &result {
             Ok(true) => false,
             Ok(false) => self.read(|reader, record| reader.has_another(record, call, compared)),
