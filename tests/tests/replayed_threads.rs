@@ -57,7 +57,8 @@ fn threads_that_poll_until_another_one_tells_them_to_stop_are_replayed() -> Resu
 #[test]
 fn ranks_that_poll_while_threads_of_theirs_compute_are_replayed() -> Result<()> {
     for library in MpiImplementation::ALL {
-        for level in [&["--level", "funneled"][..], &["--level", "single", "--early", "1"]] {
+        let single = ["--level", "single", "--early", "1", "--clocks", "20000"];
+        for level in [&["--level", "funneled"][..], &single] {
             let arguments = [&["--log", "LOG", "--rounds", "10"], level].concat();
             let case = ReplayCase::own(library, "hybrid", &arguments)?;
             case.record_and_replay().with_context(|| format!("{library:?}, {level:?}"))?;

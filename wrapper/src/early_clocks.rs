@@ -28,8 +28,9 @@ enum EarlyReadings {
     Alone(Box<AloneClocks>),
 }
 
-/// More are not kept.
-const MOST_EARLY: usize = 4096;
+/// More are not kept, nor played. Python's interpreter reads a clock whenever it takes a lock, ten thousand times and more while it imports
+/// modules. Room that nobody writes to is no memory.
+const MOST_EARLY: usize = 1 << 20;
 
 /// The process begins.
 pub(crate) fn process_begins() {
@@ -48,9 +49,7 @@ pub(crate) fn process_begins() {
         WishedAction::Replay => {
             let Ok(playback) = files::record(&wish.folder, rank) else { return };
             let mut clocks = PlayedClocks::new(playback);
-            if wish.folder.join("again").exists() {
-                clocks.keep(MOST_EARLY);
-            }
+            clocks.begin_early(MOST_EARLY, wish.folder.join("again").exists());
             EarlyReadings::Played(Box::new(clocks))
         }
         // They show what they show.

@@ -13,16 +13,21 @@ pub(crate) struct PlayedClocks {
     ended: [Option<(i64, i64)>; CLOCKS],
     /// What they have shown so far, if that is wanted.
     kept: Vec<(u8, i64)>,
+    /// So often more they are played before MPI_Init.
+    early_left: usize,
 }
 
 impl PlayedClocks {
     pub(crate) fn new(playback: Playback) -> Self {
-        Self { playback, ended: [None; CLOCKS], kept: Vec::new() }
+        Self { playback, ended: [None; CLOCKS], kept: Vec::new(), early_left: 0 }
     }
 
-    /// Keeps what clocks show from here on, as far as there is room for so many.
-    pub(crate) fn keep(&mut self, most: usize) {
-        self.kept.reserve_exact(most);
+    /// Readings before MPI_Init, of which so many at most are recorded, and kept if that is wanted.
+    pub(crate) fn begin_early(&mut self, most: usize, keeps: bool) {
+        self.early_left = most;
+        if keeps {
+            self.kept.reserve_exact(most);
+        }
     }
 
     /// What was kept of it.
@@ -32,6 +37,8 @@ impl PlayedClocks {
 
     /// The same as [`PlayedClocks::read`], before MPI_Init.
     pub(crate) fn read_early_clock(&mut self, clock: u8, real: i64) -> Result<i64, Divergence> {
+        let Some(left) = self.early_left.checked_sub(1) else { return Ok(real) };
+        self.early_left = left;
         let shows = self.read(clock, real)?;
         // Nothing is allocated here.
         if self.kept.len() < self.kept.capacity() {

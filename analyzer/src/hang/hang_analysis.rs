@@ -6,7 +6,7 @@ use std::collections::btree_map::Entry;
 use super::dependency::Rank;
 use super::found::FoundHang;
 use super::locks::Locks;
-use super::progress::SampledRanks;
+use super::progress::{Observation, SampledRanks};
 use super::unknown;
 use super::view::RankState;
 use crate::job::Job;
@@ -125,7 +125,8 @@ impl HangAnalysis {
     ) -> BTreeMap<u32, RankState<'a>> {
         /// More ranks than jobs have; what a process's environment says is not to be believed beyond that.
         const MOST_RANKS: u32 = 1 << 17;
-        let mut ranks: BTreeMap<u32, RankState<'_>> = BTreeMap::new();
+        // Each with whether it was seen to call MPI.
+        let mut ranks: BTreeMap<u32, (RankState<'_>, bool)> = BTreeMap::new();
         let mut size = 0;
         for process in job.processes.all() {
             let Some(rank) = process.rank else { continue };
@@ -140,19 +141,27 @@ impl HangAnalysis {
                     .map(|status| status == 0 && !ended_badly(process.pid)),
                 locks: self.locks.of(process.pid),
             };
+            let calls = process.counts.calls > 0 || matches!(state.still, Some((Observation::InCall(_), _)));
             match ranks.entry(rank) {
-                // Two that are alive are of two worlds (spawned ones, say): whom a rank means is not known then.
-                Entry::Occupied(mut known) if process.alive && known.get().ended.is_none() => {
-                    known.insert(RankState::default());
+                Entry::Occupied(mut known) if process.alive && known.get().0.ended.is_none() => {
+                    match (known.get().1, calls) {
+                        // A script that has started the rank has its environment too, and waits for it.
+                        (true, false) => {}
+                        (false, true) => _ = known.insert((state, true)),
+                        // They are of two worlds (spawned ones, say): whom a rank means is not known then.
+                        (both, _) => _ = known.insert((RankState::default(), both)),
+                    }
                 }
                 Entry::Occupied(mut ended) => {
-                    ended.insert(state);
+                    ended.insert((state, calls));
                 }
                 Entry::Vacant(free) => {
-                    free.insert(state);
+                    free.insert((state, calls));
                 }
             }
         }
+        let mut ranks: BTreeMap<u32, RankState<'_>> =
+            ranks.into_iter().map(|(rank, (state, _))| (rank, state)).collect();
         // Where nobody stands still there is nothing to decide, however many ranks there are.
         if ranks.values().any(|rank| rank.still.is_some()) {
             for rank in 0..size {

@@ -228,7 +228,7 @@ impl Job {
     /// Allocations are not seen any more: which blocks there are is not known from here on.
     pub(super) fn forget_heap(&mut self) {
         for process in 0..self.processes.all().len() {
-            self.processes.get_mut(process).memory.remove_blocks(0, u64::MAX);
+            self.processes.get_mut(process).memory.forget_heap();
         }
     }
 

@@ -182,8 +182,11 @@ impl Job {
     fn cover(&mut self, now: &Coverage) {
         self.clock(now.time_ns);
         let was_off = std::mem::take(&mut self.coverage.off);
-        let heap_unseen = now.off.iter().any(|id| !was_off.contains(id) && self.is_heap_probe(*id));
-        if heap_unseen {
+        let of_heap = || now.off.iter().filter(|id| self.is_heap_probe(**id));
+        let (is_hidden, is_more) = (of_heap().count() > 0, of_heap().any(|id| !was_off.contains(id)));
+        let was_hidden = self.heap_errors.hide(is_hidden);
+        // What was seen of it in between was a part only.
+        if is_more || was_hidden && !is_hidden {
             self.forget_heap();
         }
         let (hides_calls, time_ns) = (now.hides_calls(|id| self.is_call_probe(id)), now.time_ns);

@@ -69,6 +69,8 @@ pub(crate) struct HeapErrors {
     /// Processes of which it may be unknown what they have allocated.
     lost: FxHashSet<usize>,
     are_all_lost: bool,
+    /// Some probes of the heap are out: what is allocated may be given back unseen, and the other way round.
+    are_hidden: bool,
     is_new: bool,
 }
 
@@ -81,9 +83,14 @@ impl HeapErrors {
         }
     }
 
+    /// Whether some probes of the heap are out from here on. Says whether some were.
+    pub fn hide(&mut self, are_hidden: bool) -> bool {
+        std::mem::replace(&mut self.are_hidden, are_hidden)
+    }
+
     /// Whether nothing of this process's allocations is missing.
     pub fn are_known_of(&self, process: usize) -> bool {
-        !self.are_all_lost && !self.lost.contains(&process)
+        !self.are_hidden && !self.are_all_lost && !self.lost.contains(&process)
     }
 
     /// A call was given memory with something wrong; `place`: where a return address of its process is in the code.

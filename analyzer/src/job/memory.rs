@@ -337,6 +337,12 @@ impl Memory {
         }
     }
 
+    /// What is allocated and given back is not seen any more: neither blocks nor what was given back before are known.
+    pub fn forget_heap(&mut self) {
+        self.remove_blocks(0, u64::MAX);
+        self.freed = FreedBlocks::default();
+    }
+
     fn collect_shared(&mut self) {
         let shared = self.regions.iter().filter(|(_, r)| r.space.is_some());
         self.shared = shared.map(|(&start, r)| (start, r.end, r.space, r.offset_bytes)).collect();
@@ -507,6 +513,17 @@ mod tests {
         assert_eq!(memory.find(0x1_0110).buffer, HEAP_BEFORE_ATTACH);
         assert_eq!(memory.free(0x1_0010), Some(0x1_0110));
         assert_eq!(memory.find(0x1_0010).buffer, HEAP_BEFORE_ATTACH);
+    }
+
+    #[test]
+    fn what_was_given_back_before_allocations_are_unseen_may_be_allocated_again() {
+        let mut memory = Memory::new(SpaceId(0));
+        let blocks = [0x1000, 0x9000];
+        blocks.iter().for_each(|start| _ = memory.allocate(*start, 0x2000, BufferId(7)));
+        memory.give_back(0x1000, (0x400, 5), 0);
+        assert!(memory.freed_around(0x1800).is_some() && memory.block_around(0x9800).is_some());
+        memory.forget_heap();
+        assert!(memory.freed_around(0x1800).is_none() && memory.block_around(0x9800).is_none());
     }
 
     #[test]

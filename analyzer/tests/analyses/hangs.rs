@@ -57,6 +57,34 @@ fn a_deadlock_is_found_after_a_few_looks_and_not_before() {
 }
 
 #[test]
+fn a_script_that_has_started_a_rank_is_not_taken_for_it() {
+    for comes_first in [true, false] {
+        let mut inputs = looked_at(&[receive(1, 0), receive(0, 0)], 6);
+        for rank in 0..2 {
+            let mut script = facts(rank, 2, 0);
+            (script.pid, script.namespace_pid) = (70 + rank, 70 + rank);
+            let known = inputs.iter().rposition(|input| matches!(input, Input::Process(_)));
+            let at = if comes_first { 1 } else { known.expect("ranks are known") + 1 };
+            inputs.insert(at, Input::Process(Box::new(script)));
+        }
+        assert_eq!(faults(&run(&inputs)), [(Fault::Deadlock, Severity::Warning, vec![0, 1])]);
+    }
+    // Two that call are of two worlds.
+    let mut inputs = looked_at(&[receive(1, 0), receive(0, 0)], 6);
+    let mut other = facts(0, 2, 0);
+    (other.pid, other.namespace_pid) = (70, 70);
+    inputs.insert(1, Input::Process(Box::new(other)));
+    for input in &mut inputs {
+        if let Input::Threads(threads) = input {
+            let mut same = threads.threads[0].clone();
+            (same.pid, same.tid) = (70, 70);
+            threads.threads.push(same);
+        }
+    }
+    assert_eq!(faults(&run(&inputs)), []);
+}
+
+#[test]
 fn the_alert_is_raised_once() {
     let mut pipeline = Pipeline::new(Options::default());
     let mut alerts = 0;

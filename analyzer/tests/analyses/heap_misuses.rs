@@ -4,7 +4,7 @@
 use crate::common::calls::{CHAR, Job, TAG, WORLD};
 use crate::common::pid;
 use analyzer::finding::{BufferAccess, BufferConflict, BufferUser, Evidence, HeapFault, HeapMisuse, Report};
-use analyzer::input::{Input, Loss, Start};
+use analyzer::input::{Coverage, Input, Loss, Start};
 use analyzer::plan::{FREE_WITH_HEADER, Plan, PlannedFile, Probe, ProbeClass};
 use analyzer::wire::Body;
 
@@ -197,6 +197,51 @@ fn where_records_of_allocations_are_missing_nothing_is_said() {
     job.t.inputs.push(Input::Loss(loss));
     job.send_bytes(0, BLOCK, 2 * BYTES);
     assert!(job.found().is_empty());
+}
+
+/// From here on these probes are out.
+fn cover(job: &mut Job, off: &[u32]) {
+    let coverage = Coverage { time_ns: job.t.now_ns, off: off.to_vec(), ..Coverage::default() };
+    job.t.inputs.push(Input::Coverage(Box::new(coverage)));
+}
+
+#[test]
+fn while_probes_of_the_heap_are_out_nothing_is_said_and_what_was_seen_then_is_forgotten() {
+    const OTHER: u64 = 0x80_0000;
+    let sent = |does: &dyn Fn(&mut Job)| {
+        let mut job = Job::with_block();
+        does(&mut job);
+        job.found().len()
+    };
+    // It may have been given back unseen, and be another one's now.
+    let allocated_meanwhile = |job: &mut Job, sends_at_once: bool| {
+        cover(job, &[FREE]);
+        job.allocate(0, OTHER, BYTES, 0);
+        if sends_at_once {
+            job.send_bytes(0, OTHER, BYTES + 1);
+        }
+        cover(job, &[]);
+        if !sends_at_once {
+            job.send_bytes(0, OTHER, BYTES + 1);
+        }
+    };
+    assert_eq!(sent(&|job| allocated_meanwhile(job, true)), 0);
+    assert_eq!(sent(&|job| allocated_meanwhile(job, false)), 0);
+    let given_back_before = |job: &mut Job, off: &[u32]| {
+        job.free(0, BLOCK);
+        cover(job, off);
+        cover(job, &[]);
+        job.send_bytes(0, BLOCK, BYTES);
+    };
+    assert_eq!(sent(&|job| given_back_before(job, &[])), 1);
+    assert_eq!(sent(&|job| given_back_before(job, &[FREE])), 0);
+    let allocated_later = |job: &mut Job| {
+        cover(job, &[FREE]);
+        cover(job, &[]);
+        job.allocate(0, OTHER, BYTES, 0);
+        job.send_bytes(0, OTHER, BYTES + 1);
+    };
+    assert_eq!(sent(&allocated_later), 1);
 }
 
 fn conflicts(report: &Report) -> Vec<BufferConflict> {

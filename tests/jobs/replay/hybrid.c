@@ -1,10 +1,11 @@
 // Ranks that compute in threads of their own while their first thread makes all calls: how often it polls, and reads clocks, until the
 // others are done is chance.
 //
-//   hybrid --log DIR [--rounds N] [--delay-us D] [--threads T] [--level single|funneled] [--early 1]
+//   hybrid --log DIR [--rounds N] [--delay-us D] [--threads T] [--level single|funneled] [--early 1] [--clocks N]
 //
 // In each round T threads compute for a while. Meanwhile the first one has MPI go on by MPI_Iprobe for a message that never comes. Then it
-// waits for its neighbor by MPI_Test, and receives from anybody. With --early 1 a thread is created before MPI_Init as well.
+// waits for its neighbor by MPI_Test, and receives from anybody. With --early 1 a thread is created before MPI_Init as well, and with
+// --clocks a clock is read so often there.
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -69,6 +70,9 @@ int main(int argc, char **argv)
         pthread_create(&workers[0], NULL, begin_early, NULL);
         pthread_join(workers[0], NULL);
     }
+    struct timespec now;
+    for (int left = atoi(option(argc, argv, "--clocks", "0")); left > 0; left--)
+        clock_gettime(CLOCK_MONOTONIC, &now);
     int provided;
     MPI_Init_thread(&argc, &argv, is_single ? MPI_THREAD_SINGLE : MPI_THREAD_FUNNELED, &provided);
     open_log(option(argc, argv, "--log", "."));

@@ -11,9 +11,13 @@ const TABLE: &str = include_str!("../../../../wrapper/shim/calls.h");
 
 /// The call that a rank is in or was in last, with its number.
 pub(super) fn call_of(page: &SharedPage, library: &str) -> String {
+    let calls = page.calls.load(Ordering::Relaxed);
+    if calls == 0 {
+        return "beginning, before its first call".to_owned();
+    }
     let arguments = [0, 1, 2].map(|at: usize| page.arguments[at].load(Ordering::Relaxed));
     let call = call_text(page.call.load(Ordering::Relaxed), arguments, library);
-    format!("call {}, {call}", page.calls.load(Ordering::Relaxed))
+    format!("call {calls}, {call}")
 }
 
 /// A call as people read it: `MPI_Recv(source=MPI_ANY_SOURCE, tag=5, count=1)`.
@@ -62,6 +66,7 @@ fn value_text(name: &str, value: i32, library: &str) -> String {
 #[cfg(test)]
 mod tests {
     use replay::FIRST_CALL_UNCHECKED_BY_PROBES;
+    use replay::shared_page::PAGE_BYTES;
 
     use super::*;
 
@@ -70,6 +75,15 @@ mod tests {
         let lines = TABLE.lines().filter(|line| line.starts_with("CALL"));
         assert!(lines.clone().count() > 60);
         assert!(lines.clone().all(|line| row(line).is_some()));
+    }
+
+    #[test]
+    fn a_rank_that_has_not_called_yet_is_in_no_call() {
+        let page = SharedPage::from_bytes(&[0; PAGE_BYTES]);
+        assert_eq!(call_of(&page, "Open MPI"), "beginning, before its first call");
+        page.calls.store(3, Ordering::Relaxed);
+        page.call.store(numbered("MPI_Wait").expect("a call").0, Ordering::Relaxed);
+        assert_eq!(call_of(&page, "Open MPI"), "call 3, MPI_Wait(request=0)");
     }
 
     #[test]
