@@ -63,6 +63,8 @@ fn limit(case: &FaultCase) -> Duration {
 pub enum Ranks<'a> {
     /// On this machine.
     Here,
+    /// On this machine; a shell script has started each, and waits for it.
+    ByScript,
     /// On its nodes in turn.
     On(&'a Cluster),
 }
@@ -71,6 +73,7 @@ impl Ranks<'_> {
     fn place(self, job: JobSpec) -> Result<JobSpec> {
         match self {
             Self::Here => Ok(job),
+            Self::ByScript => Ok(job.through(["sh", "-c", "\"$@\"; exit $?", "sh"])),
             Self::On(cluster) => job.on_nodes(&cluster.nodes),
         }
     }
@@ -79,12 +82,12 @@ impl Ranks<'_> {
     fn attach(self, job: &RunningJob, case: &FaultCase) -> Result<RunningSession> {
         let duration = ["--duration".to_owned(), format!("{}s", limit(case).as_secs())];
         let mut dmscope = match self {
-            Self::Here => Dmscope::attach(job.launcher_pid()).args(duration).spawn()?,
+            Self::Here | Self::ByScript => Dmscope::attach(job.launcher_pid()).args(duration).spawn()?,
             Self::On(cluster) => cluster.attach(&cluster.job(case.ranks as usize)?).args(duration).spawn()?,
         };
         dmscope.set_patience(2 * limit(case));
         match self {
-            Self::Here => dmscope.wait_until_attached()?,
+            Self::Here | Self::ByScript => dmscope.wait_until_attached()?,
             // It has nothing in the kernel itself.
             Self::On(_) => dmscope.wait_for_event("attached")?,
         };

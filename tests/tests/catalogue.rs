@@ -28,6 +28,20 @@ fn a_job_that_hangs_already_is_told_of_just_so() -> Result<()> {
     check(Comes::AfterIt, &cases, Ranks::Here, LIMIT)
 }
 
+/// The scripts have the ranks in their environment too.
+#[test]
+fn ranks_that_hang_are_told_though_scripts_have_started_them() -> Result<()> {
+    for comes in [Comes::BeforeTheFault, Comes::AfterIt] {
+        let hangs = chosen()
+            .into_iter()
+            .filter(|(case, library)| case.ends == Ends::Hangs && is_in_memory(case, *library));
+        let first = MpiImplementation::ALL.map(|library| hangs.clone().find(|(_, of)| *of == library));
+        let first: Vec<_> = first.into_iter().flatten().collect();
+        check(comes, &first, Ranks::ByScript, LIMIT)?;
+    }
+    Ok(())
+}
+
 /// Cases of the catalogue with many ranks: an argument of each, and who is at fault then.
 const OF_MANY: [(&str, &[u32]); 3] = [
     ("recv_cycle", &{

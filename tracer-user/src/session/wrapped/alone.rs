@@ -311,7 +311,7 @@ fn ended(
         say(&format!("rank {rank} diverges at its call {calls}, {why}"));
         if why.contains(SENDS_OTHER_DATA) {
             say(
-                "some programs send bytes that they never wrote: --ignore-data goes on, and counts such calls",
+                "some programs send bytes that they never wrote, or times that they read from the processor (rdtsc): --ignore-data goes on, and counts such calls",
             );
         } else if !has_threads && program_of(page) == (facts.program_bytes, facts.program_checksum) {
             say(FIXED_ADDRESSES_MAY_HELP);
