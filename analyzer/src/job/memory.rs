@@ -519,7 +519,7 @@ mod tests {
     fn what_was_given_back_before_allocations_are_unseen_may_be_allocated_again() {
         let mut memory = Memory::new(SpaceId(0));
         let blocks = [0x1000, 0x9000];
-        blocks.iter().for_each(|start| _ = memory.allocate(*start, 0x2000, BufferId(7)));
+        blocks.iter().for_each(|start| memory.allocate(*start, 0x2000, BufferId(7)));
         memory.give_back(0x1000, (0x400, 5), 0);
         assert!(memory.freed_around(0x1800).is_some() && memory.block_around(0x9800).is_some());
         memory.forget_heap();
