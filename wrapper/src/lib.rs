@@ -8,6 +8,7 @@
 mod alone_clocks;
 mod c_abi;
 mod callers;
+mod calling_threads;
 mod clocks;
 mod contents;
 mod early_clocks;

@@ -8,6 +8,7 @@ use replay::thread_name::CLOCKS_ROW;
 use replay::{Answer, TurnDue};
 use rustc_hash::FxHashMap;
 
+use crate::calling_threads::CallingThreads;
 use crate::early_clocks;
 use crate::message_recorder::MessageRecorder;
 use crate::mode::{WishedAction, wish};
@@ -65,9 +66,6 @@ static RANK: OwnedByThread<ThisRank> = OwnedByThread::new();
 static FOR_OTHERS: OnceLock<RankForOthers> = OnceLock::new();
 /// The program has created threads.
 static HAS_THREADS: AtomicBool = AtomicBool::new(false);
-/// Levels of [`SharedPage::thread_level`].
-pub(crate) const SERIALIZED: u32 = 2;
-pub(crate) const MULTIPLE: u32 = 3;
 
 /// What other threads must know of the rank.
 struct RankForOthers {
@@ -200,15 +198,6 @@ pub(crate) fn begin(introduction: &Introduction) {
     }
 }
 
-/// Which of the program's threads may call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CallingThreads {
-    /// The rank's own: others only compute, if there are any.
-    One,
-    OneAtATime,
-    Several,
-}
-
 /// Whether a thread may post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PostDue {
@@ -253,18 +242,6 @@ impl ThisRank {
         }
     }
 
-    /// Who may call once the program has created threads. None: it is not looked at.
-    fn calling_threads(&self) -> Option<CallingThreads> {
-        let is_logical = matches!(self.work, RankWork::Logical(_));
-        let calling = match self.page().thread_level.load(Ordering::Relaxed) {
-            SERIALIZED => CallingThreads::OneAtATime,
-            MULTIPLE if self.messages.is_some() => return None,
-            MULTIPLE => CallingThreads::Several,
-            _ => CallingThreads::One,
-        };
-        (!is_logical).then_some(calling)
-    }
-
     fn is_multiple(&self) -> bool {
         self.calling == CallingThreads::Several
     }
@@ -289,7 +266,11 @@ impl ThisRank {
 
     /// The program has threads from here on.
     fn expect_threads(&mut self) {
-        let Some(calling) = self.calling_threads() else { return };
+        if matches!(self.work, RankWork::Logical(_)) {
+            return;
+        }
+        let level = self.page().thread_level.load(Ordering::Relaxed);
+        let Some(calling) = CallingThreads::at_level(level, self.messages.is_some()) else { return };
         match calling {
             CallingThreads::One => {
                 if let RankWork::Replay(player) = &mut self.work {

@@ -182,11 +182,12 @@ impl Job {
     fn cover(&mut self, now: &Coverage) {
         self.clock(now.time_ns);
         let was_off = std::mem::take(&mut self.coverage.off);
-        let of_heap = || now.off.iter().filter(|id| self.is_heap_probe(**id));
-        let (is_hidden, is_more) = (of_heap().count() > 0, of_heap().any(|id| !was_off.contains(id)));
-        let was_hidden = self.heap_errors.hide(is_hidden);
-        // What was seen of it in between was a part only.
-        if is_more || was_hidden && !is_hidden {
+        let of_heap =
+            |off: &[u32]| -> Vec<u32> { off.iter().copied().filter(|id| self.is_heap_probe(*id)).collect() };
+        let (was_out, is_out) = (of_heap(&was_off), of_heap(&now.off));
+        self.heap_errors.hide(!is_out.is_empty());
+        // What is seen from here on, or was seen until now, is a part only.
+        if was_out != is_out {
             self.forget_heap();
         }
         let (hides_calls, time_ns) = (now.hides_calls(|id| self.is_call_probe(id)), now.time_ns);

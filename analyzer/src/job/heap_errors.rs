@@ -83,9 +83,9 @@ impl HeapErrors {
         }
     }
 
-    /// Whether some probes of the heap are out from here on. Says whether some were.
-    pub fn hide(&mut self, are_hidden: bool) -> bool {
-        std::mem::replace(&mut self.are_hidden, are_hidden)
+    /// Whether some probes of the heap are out from here on.
+    pub fn hide(&mut self, are_hidden: bool) {
+        self.are_hidden = are_hidden;
     }
 
     /// Whether nothing of this process's allocations is missing.

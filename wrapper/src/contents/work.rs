@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use super::alone::{AloneRank, AloneWish};
 use super::recorder::ContentRecorder;
 use super::ring::MappedRing;
+use crate::calling_threads::{MULTIPLE, SERIALIZED};
 use crate::owned::{Owned, OwnedByThread};
-use crate::rank::{MULTIPLE, SERIALIZED};
 use crate::rank_parts::{Introduction, introduce};
 use crate::refusal::say;
 

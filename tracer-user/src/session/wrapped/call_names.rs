@@ -10,14 +10,18 @@ use replay::shared_page::SharedPage;
 const TABLE: &str = include_str!("../../../../wrapper/shim/calls.h");
 
 /// The call that a rank is in or was in last, with its number.
-pub(super) fn call_of(page: &SharedPage, library: &str) -> String {
-    let calls = page.calls.load(Ordering::Relaxed);
-    if calls == 0 {
-        return "beginning, before its first call".to_owned();
-    }
+fn call_of(page: &SharedPage, library: &str) -> String {
     let arguments = [0, 1, 2].map(|at: usize| page.arguments[at].load(Ordering::Relaxed));
     let call = call_text(page.call.load(Ordering::Relaxed), arguments, library);
-    format!("call {calls}, {call}")
+    format!("call {}, {call}", page.calls.load(Ordering::Relaxed))
+}
+
+/// The same behind `words`; of a rank that has not called yet, that it has not.
+pub(super) fn stands_at(words: &str, page: &SharedPage, library: &str) -> String {
+    match page.calls.load(Ordering::Relaxed) {
+        0 => "before its first call".to_owned(),
+        _ => format!("{words} {}", call_of(page, library)),
+    }
 }
 
 /// A call as people read it: `MPI_Recv(source=MPI_ANY_SOURCE, tag=5, count=1)`.
@@ -80,10 +84,10 @@ mod tests {
     #[test]
     fn a_rank_that_has_not_called_yet_is_in_no_call() {
         let page = SharedPage::from_bytes(&[0; PAGE_BYTES]);
-        assert_eq!(call_of(&page, "Open MPI"), "beginning, before its first call");
+        assert_eq!(stands_at("at its", &page, "Open MPI"), "before its first call");
         page.calls.store(3, Ordering::Relaxed);
         page.call.store(numbered("MPI_Wait").expect("a call").0, Ordering::Relaxed);
-        assert_eq!(call_of(&page, "Open MPI"), "call 3, MPI_Wait()");
+        assert_eq!(stands_at("at its", &page, "Open MPI"), "at its call 3, MPI_Wait()");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use replay::shared_page::{PageState, PageText, SharedPage};
 
-use super::call_names::call_of;
+use super::call_names::stands_at;
 use super::job::{JobStart, WrappedJob};
 use super::pages::{Pages, refusal};
 use super::places_of_calls::PlacesOfCalls;
@@ -162,8 +162,8 @@ fn tell_where_they_wait(ranks: &[(u32, SharedPage)], say: &mut dyn FnMut(&str)) 
     let mut places = PlacesOfCalls::default();
     for (rank, page) in ranks.iter().filter(|(_, page)| page.state() != PageState::Finalized) {
         let pid = page.pid.load(Ordering::Relaxed);
-        let call = call_of(page, &page.text(PageText::Library));
+        let at = stands_at("in its", page, &page.text(PageText::Library));
         let place = places.words(page);
-        say(&format!("  rank {rank} (process {pid}) waits in its {call}{place}"));
+        say(&format!("  rank {rank} (process {pid}) waits {at}{place}"));
     }
 }

@@ -11,7 +11,7 @@ use anyhow::{Result, bail};
 use replay::RankCut;
 use replay::shared_page::{PageState, PageText, SharedPage};
 
-use super::call_names::call_of;
+use super::call_names::stands_at;
 use super::job::{JobStart, WrappedJob};
 use super::left_ranks::LeftRanks;
 use super::nodes::{RemoteNodes, RemoteRank};
@@ -326,8 +326,9 @@ impl Replaying<'_> {
         }
     }
 
-    fn where_it_is(&mut self, page: &SharedPage) -> String {
-        call_of(page, &self.job.library) + &self.places.words(page)
+    /// Where a rank is, behind `words`.
+    fn where_it_is(&mut self, words: &str, page: &SharedPage) -> String {
+        stands_at(words, page, &self.job.library) + &self.places.words(page)
     }
 
     fn is_another_program(&self, page: &SharedPage) -> bool {
@@ -336,8 +337,8 @@ impl Replaying<'_> {
     }
 
     fn tell_divergence(&mut self, rank: u32, page: &SharedPage) {
-        let (at, why) = (self.where_it_is(page), page.text(PageText::Message));
-        (self.say)(&format!("rank {rank} diverges at its {at}: {why}"));
+        let (at, why) = (self.where_it_is("at its", page), page.text(PageText::Message));
+        (self.say)(&format!("rank {rank} diverges {at}: {why}"));
         // Of several threads, locks and shared variables decide much more often.
         if !self.is_another_program(page) && page.threads.load(Ordering::Relaxed) < 2 {
             (self.say)(FIXED_ADDRESSES_MAY_HELP);
@@ -377,13 +378,13 @@ impl Replaying<'_> {
                 String::new()
             };
             let process = self.process(*rank, page);
-            let at = self.where_it_is(page);
+            let at = self.where_it_is("in its", page);
             let turn = if waits_for_turn(page) {
                 ", and threads of it for others that posted before them"
             } else {
                 ""
             };
-            (self.say)(&format!("  rank {rank} (process {process}) waits in its {at}{due}{turn}"));
+            (self.say)(&format!("  rank {rank} (process {process}) waits {at}{due}{turn}"));
         }
         match (is_impossible, all_at_end) {
             (true, _) => ReplayEnd::Impossible,
@@ -403,10 +404,7 @@ impl Replaying<'_> {
         for (rank, page) in pages {
             if !self.is_at_end(*rank, page) {
                 short += 1;
-                let at = match page.calls.load(Ordering::Relaxed) {
-                    0 => "before its first call".to_owned(),
-                    _ => format!("in or after its {}", self.where_it_is(page)),
-                };
+                let at = self.where_it_is("in or after its", page);
                 (self.say)(&format!("rank {rank} has ended {at}; its record goes on"));
             }
         }
